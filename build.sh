@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# The one entry: ./build.sh setup | demo | test | check | bench NAME | jar
+# Every command does the set-up it needs; needs Python 3.11 or later, Java 17, and PyPI and Maven in reach.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+find_python() {
+  for candidate in "${PYTHON:-}" python3.11 python3.12 python3.13 python3; do
+    if [ -n "$candidate" ] && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      echo "$candidate"
+      return
+    fi
+  done
+  echo "build.sh: Python 3.11 or later is needed (set PYTHON to one)" >&2
+  return 1
+}
+
+# .venv with everything; redone only when what it is made from has changed.
+environment() {
+  local stamp
+  stamp=$(cat pyproject.toml setup.py | cksum)
+  if [ "$(cat .venv/tidemill-stamp 2>/dev/null)" != "$stamp" ]; then
+    [ -x .venv/bin/python ] || "$(find_python)" -m venv .venv
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+    echo "$stamp" > .venv/tidemill-stamp
+  fi
+  export PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv"
+}
+
+jar() {
+  command -v "${JAVA_HOME:+$JAVA_HOME/bin/}java" > /dev/null || { echo "build.sh: Java 17 is needed (java not found)" >&2; exit 1; }
+  python jvm-bridge/build.py "$@"
+}
+
+setup() { environment; jar; }
+
+demo() { setup; python -m examples.demo "$@"; }
+
+test() { setup; python -m pytest -m "not slow" "$@"; }
+
+check() {
+  environment
+  ruff format --check .
+  ruff check .
+  mypy
+}
+
+bench() { setup; python -m benchmarks "$@"; }
+
+case "${1:-}" in
+  setup | demo | test | check | bench) "$@" ;;
+  jar) environment; shift; jar "$@" ;;
+  *) sed -n '2,3s/^# //p' "$0" >&2; exit 2 ;;
+esac

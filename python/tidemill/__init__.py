@@ -1,0 +1,36 @@
+"""Incremental views for Spark SQL.
+
+    import tidemill
+    spark = tidemill.configure(SparkSession.builder, formats=["delta"]).getOrCreate()
+
+All names are loaded when first used, so that `import tidemill` costs nothing and the parts that need no Spark
+(the planner, the settings, the command line) can be imported without it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidemill.bridge.attach import configure as configure
+    from tidemill.view import IncrementalView as IncrementalView
+    from tidemill.view import at as at
+    from tidemill.view import create_incremental_view as create_incremental_view
+    from tidemill.view import on_demand as on_demand
+
+__version__ = "0.1.0"
+
+__all__ = ["IncrementalView", "__version__", "at", "configure", "create_incremental_view", "on_demand"]
+
+_MODULES = {
+    "configure": "tidemill.bridge.attach",
+    "IncrementalView": "tidemill.view",
+    "at": "tidemill.view",
+    "create_incremental_view": "tidemill.view",
+    "on_demand": "tidemill.view",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'tidemill' has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

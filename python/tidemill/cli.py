@@ -1,0 +1,131 @@
+"""The `tidemill` command.
+
+tidemill sql [--formats delta] ...   spark-sql with everything set; what follows are spark-sql's own options
+tidemill explain FILE                how the CREATE INCREMENTAL VIEW, or the query, at the end of a file would be kept
+tidemill jar                         where the jar is, for spark-submit --jars
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+LATER = {
+    "run": "the scheduler as a service comes in a later version; fire points with REFRESH INCREMENTAL VIEW name AT n",
+    "calibrate": "calibration of the cost model comes in a later version; its constants are in cost_model/",
+}
+PYTHON = "spark.tidemill.python"
+# spark-submit's own options for what the builder knows as settings.
+OPTIONS = {"--jars": "spark.jars", "--packages": "spark.jars.packages"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status, or becomes spark-sql and never returns."""
+    parser = argparse.ArgumentParser(
+        prog="tidemill", description="Incremental views for Spark SQL.", allow_abbrev=False
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    sql = commands.add_parser(
+        "sql", help="spark-sql with everything set; other options are its own", allow_abbrev=False
+    )
+    explain = commands.add_parser("explain", help="how a statement in a file would be maintained", allow_abbrev=False)
+    explain.add_argument("file", type=Path, help="SQL statements; the last is a CREATE INCREMENTAL VIEW or a query")
+    explain.add_argument("--json", action="store_true", help="the plan as one JSON document")
+    for command in (sql, explain):
+        command.add_argument(
+            "--formats", default="", help="table formats to fetch from Maven, separated by commas: delta"
+        )
+    commands.add_parser("jar", help="print the path of the jar")
+    for name in LATER:
+        commands.add_parser(name, help="not in this version", allow_abbrev=False)
+    arguments, rest = parser.parse_known_args(argv)
+
+    if arguments.command == "sql":
+        spark_sql(arguments.formats, rest)
+    if arguments.command == "explain":
+        text = explain_text(arguments.file.read_text(encoding="utf-8"), "JSON" if arguments.json else "PLAN")
+        spark_sql(arguments.formats, [*rest, "-S", "-e", text])
+    if arguments.command in LATER:
+        print(f"tidemill {arguments.command}: {LATER[arguments.command]}", file=sys.stderr)
+        return 2
+    if rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    from tidemill.bridge.jar import jar_path
+
+    print(jar_path())
+    return 0
+
+
+def spark_sql(formats: str, options: Sequence[str]) -> NoReturn:
+    """Become PySpark's spark-sql with Tidemill's settings added to those in `options`."""
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    try:
+        command = [str(home / "bin" / "spark-sql"), *spark_sql_options(formats.split(",") if formats else [], options)]
+    except (ValueError, FileNotFoundError) as error:
+        sys.exit(f"tidemill: {error}")
+    # The jar is for exactly this Spark, whatever other one SPARK_HOME may name.
+    os.execve(command[0], command, {**os.environ, "SPARK_HOME": str(home)})
+
+
+def spark_sql_options(formats: Sequence[str], options: Sequence[str]) -> list[str]:
+    """spark-sql's options: those given, with Tidemill's settings added as `tidemill.configure` adds them.
+
+    Lists of jars, packages and extensions in `options` are added to, not replaced.
+    """
+    from pyspark.sql import SparkSession
+
+    from tidemill.bridge.attach import configure
+
+    builder = SparkSession.Builder()
+    given, others = _settings(options)
+    for name, value in given.items():
+        builder.config(name, value)
+    configure(builder, formats)
+    settings: dict[str, str] = {PYTHON: sys.executable, **builder._options}
+    return [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")] + others
+
+
+def _settings(options: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
+    """The settings within spark-sql's options, and the other options."""
+    given: dict[str, str] = {}
+    others: list[str] = []
+    rest: Iterator[str] = iter(options)
+    for option in rest:
+        name, equals, value = option.partition("=")
+        if name not in ("--conf", "-c", *OPTIONS):
+            others.append(option)
+            continue
+        if not equals:
+            value = next(rest, "")
+        if name in OPTIONS:
+            given[OPTIONS[name]] = value
+        else:
+            setting, _, value = value.partition("=")
+            given[setting] = value
+    return given, others
+
+
+def explain_text(text: str, mode: str) -> str:
+    """The statements of a file, the last of them behind EXPLAIN INCREMENTAL.
+
+    >>> explain_text("USE sales; SELECT 1;", "PLAN")
+    'USE sales;\\nEXPLAIN INCREMENTAL PLAN SELECT 1;'
+    """
+    import sqlparse
+
+    statements = [s.strip().rstrip(";") for s in sqlparse.split(text)]
+    statements = [s for s in statements if sqlparse.format(s, strip_comments=True).strip()]
+    if not statements:
+        raise SystemExit("tidemill explain: the file holds no statement")
+    statements[-1] = f"EXPLAIN INCREMENTAL {mode} {statements[-1]}"
+    return "".join(s + ";\n" for s in statements).rstrip("\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

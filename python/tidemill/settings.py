@@ -1,0 +1,243 @@
+"""All settings of Tidemill in one registry, and their values for one planning as one frozen object.
+
+The registry generates docs/settings.md (`python -m tidemill.settings > docs/settings.md`). Nothing here needs Spark:
+a session's confs come in as a plain mapping.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tidemill.errors import TidemillError
+
+PREFIX = "spark.tidemill."
+INTERNAL = PREFIX + "internal."  # set by Tidemill itself in sessions of its own
+PACKS = (
+    "delta",
+    "positive_negative",
+    "outer_join_view",
+    "higher_order",
+    "lineage",
+    "affected",
+    "recompute",
+    "explore",
+)
+PACK_DOCS = {
+    "delta": "delta queries per operator, merged into the snapshots",
+    "positive_negative": "the part of a query that is never retracted now, the rest when it is due",
+    "outer_join_view": "directly and indirectly affected parts of outer joins, one input at a time",
+    "higher_order": "sub-queries that do not depend on the update, kept as views of their own",
+    "lineage": "a homomorphism merged by lineage keys, and an answer function",
+    "affected": "only the groups, partitions or keys that the changes touch are computed again",
+    "recompute": "the full plan",
+    "explore": "join order, push-down of aggregates and filters",
+}
+NO_DEFAULT = ""
+
+Scope = Literal["startup", "session"]
+Kind = Literal["boolean", "string", "paths", "pack", "choice", "duration"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting; `choices` are the values that a setting of kind `choice` takes."""
+
+    name: str
+    kind: Kind
+    default: str
+    scope: Scope
+    doc: str
+    choices: tuple[str, ...] = ()
+
+
+def _pack_toggle(pack: str) -> Setting:
+    return Setting(
+        f"{PREFIX}method.{pack}.enabled",
+        "boolean",
+        "true",
+        "session",
+        f"Whether plans may use the pack `{pack}`: {PACK_DOCS[pack]}.",
+    )
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        f"{PREFIX}python",
+        "string",
+        NO_DEFAULT,
+        "startup",
+        "Interpreter of the planner process that a JVM driver (`spark-sql`, Thrift server, Connect server) starts. "
+        "Without it: `spark.pyspark.driver.python`, `spark.pyspark.python`, `PYSPARK_DRIVER_PYTHON`, `PYSPARK_PYTHON`, "
+        "`python3`.",
+    ),
+    Setting(
+        f"{PREFIX}rules.paths",
+        "paths",
+        NO_DEFAULT,
+        "startup",
+        "Folders of further rule packs, separated by commas. Rule packs are code that runs in the driver.",
+    ),
+    Setting(
+        f"{PREFIX}scheduler.enabled",
+        "boolean",
+        "false",
+        "startup",
+        "Whether this application fires the schedules of its views. Without it they are refreshed by hand.",
+    ),
+    *map(_pack_toggle, PACKS),
+    Setting(
+        f"{PREFIX}method.prefer",
+        "pack",
+        NO_DEFAULT,
+        "session",
+        "A pack to use wherever it applies, whatever it costs (for experiments).",
+    ),
+    Setting(
+        f"{PREFIX}cost.model",
+        "choice",
+        "default",
+        "session",
+        "`default`: executor CPU milliseconds. `tuples`: the signed rows that arrive at each join, aggregate and "
+        "DISTINCT of the query as written.",
+        ("default", "tuples"),
+    ),
+    Setting(
+        f"{PREFIX}cost.objective",
+        "choice",
+        "priced",
+        "session",
+        "`priced`: the sum over the points of price times cost. `last`: the costs of the points compared from the last "
+        "one backwards.",
+        ("priced", "last"),
+    ),
+    Setting(
+        f"{PREFIX}search.timeLimit",
+        "duration",
+        "3s",
+        "session",
+        "How long the search for a plan may take; then the best plan found so far is used. A number with `ms`, `s`, "
+        "`min` or `h`.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerSettings:
+    """What the planner needs of a session's settings; `time_limit` in seconds."""
+
+    packs: frozenset[str] = frozenset(PACKS)
+    prefer: str | None = None
+    cost_model: str = "default"
+    objective: str = "priced"
+    time_limit: float = 3.0
+    rules_paths: tuple[str, ...] = ()
+
+    @classmethod
+    def from_confs(cls, confs: Mapping[str, str], user_packs: Iterable[str] = ()) -> "PlannerSettings":
+        """Read the settings out of a session's confs (others than spark.tidemill.* are ignored).
+
+        `user_packs` names the packs found under `spark.tidemill.rules.paths`. A name or a value that does not exist
+        raises TidemillError with condition TIDEMILL_INVALID_SETTING.
+
+        >>> settings = PlannerSettings.from_confs({"spark.tidemill.method.affected.enabled": "false"})
+        >>> "affected" in settings.packs, "delta" in settings.packs
+        (False, True)
+        """
+        known = _with_user_packs(user_packs)
+        values = {name: setting.default for name, setting in known.items()}
+        for name, value in confs.items():
+            if name.startswith(PREFIX) and not name.startswith(INTERNAL):
+                if name not in known:
+                    raise _error(name, value, _unknown_name(name, known))
+                values[name] = value.strip()
+        packs = tuple(s.name.split(".")[3] for s in known.values() if _is_toggle(s.name))
+        enabled = frozenset(p for p in packs if _boolean(_toggle(p), values[_toggle(p)]))
+        prefer = values[f"{PREFIX}method.prefer"] or None
+        if prefer is not None and prefer not in packs:
+            raise _error(f"{PREFIX}method.prefer", prefer, "one of " + ", ".join(packs))
+        if prefer is not None and prefer not in enabled:
+            raise _error(f"{PREFIX}method.prefer", prefer, f"an enabled pack ({_toggle(prefer)} is false)")
+        return cls(
+            packs=enabled,
+            prefer=prefer,
+            cost_model=_choice(known[f"{PREFIX}cost.model"], values),
+            objective=_choice(known[f"{PREFIX}cost.objective"], values),
+            time_limit=_seconds(f"{PREFIX}search.timeLimit", values[f"{PREFIX}search.timeLimit"]),
+            rules_paths=tuple(filter(None, map(str.strip, values[f"{PREFIX}rules.paths"].split(",")))),
+        )
+
+
+def _toggle(pack: str) -> str:
+    return f"{PREFIX}method.{pack}.enabled"
+
+
+def _is_toggle(name: str) -> bool:
+    return name.startswith(f"{PREFIX}method.") and name.endswith(".enabled")
+
+
+def _with_user_packs(user_packs: Iterable[str]) -> dict[str, Setting]:
+    known = {setting.name: setting for setting in SETTINGS}
+    for pack in user_packs:
+        known.setdefault(_toggle(pack), Setting(_toggle(pack), "boolean", "true", "session", "A pack of the user."))
+    return known
+
+
+def _unknown_name(name: str, known: Mapping[str, Setting]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return "nothing, for there is no setting of this name" + (f"; did you mean {close[0]}?" if close else "")
+
+
+def _error(name: str, value: str, expected: str) -> TidemillError:
+    return TidemillError("TIDEMILL_INVALID_SETTING", {"setting": name, "value": value, "expected": expected})
+
+
+def _boolean(name: str, value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise _error(name, value, "true or false")
+    return value.lower() == "true"
+
+
+def _choice(setting: Setting, values: Mapping[str, str]) -> str:
+    value = values[setting.name]
+    if value not in setting.choices:
+        raise _error(setting.name, value, "one of " + ", ".join(setting.choices))
+    return value
+
+
+def _seconds(name: str, value: str) -> float:
+    """Seconds of a duration such as 500ms, 3s, 2min or 1h; a plain number is seconds, as in Spark's own confs."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?", value.lower())
+    if match is None or float(match[1]) == 0:
+        raise _error(name, value, "a positive duration such as 500ms, 3s or 2min")
+    return float(match[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}[match[2] or "s"]
+
+
+def page() -> str:
+    """The text of docs/settings.md."""
+    lines = [
+        "# Settings",
+        "",
+        "<!-- generated: python -m tidemill.settings > docs/settings.md -->",
+        "",
+        "Tidemill is switched on by `spark.sql.extensions=tidemill.spark.TidemillExtensions` and its jar, both of",
+        "which `tidemill.configure(builder)` and `tidemill sql` add. An unknown name under `spark.tidemill.` or an",
+        "impossible value is an error (`TIDEMILL_INVALID_SETTING`), never ignored.",
+    ]
+    titles = {
+        "startup": "Fixed when the application starts",
+        "session": "Per session, read when a refresh is planned",
+    }
+    for scope, title in titles.items():
+        lines += ["", f"## {title}", "", "| name | type | default | meaning |", "|---|---|---|---|"]
+        for setting in SETTINGS:
+            if setting.scope == scope:
+                default = f"`{setting.default}`" if setting.default else "none"
+                kind = " or ".join(f"`{c}`" for c in setting.choices) or setting.kind
+                lines.append(f"| `{setting.name}` | {kind} | {default} | {setting.doc} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,57 @@
+"""The `tidemill` command, as far as it needs no Spark session; spark-sql itself is driven in the README's test."""
+
+from pathlib import Path
+
+import pytest
+
+from tidemill import cli
+from tidemill.bridge.attach import EXTENSION
+from tidemill.bridge.jar import jar_path
+
+
+@pytest.fixture(autouse=True)
+def _no_exec(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that would become spark-sql fails the test instead of ending it."""
+    monkeypatch.delattr("os.execve")
+
+
+def settings_of(options: list[str]) -> dict[str, str]:
+    pairs = zip(options[::2], options[1::2], strict=False)
+    return dict(value.split("=", 1) for option, value in pairs if option == "--conf")
+
+
+def test_jar_prints_the_path(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["jar"]) == 0
+    assert capsys.readouterr().out.strip() == str(jar_path())
+
+
+@pytest.mark.parametrize("command", ["run", "calibrate"])
+def test_what_comes_later_says_so(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([command]) == 2
+    assert "comes in a later version" in capsys.readouterr().err
+
+
+def test_options_of_spark_sql_are_passed_on() -> None:
+    options = cli.spark_sql_options([], ["-e", "SELECT 1", "--conf", "spark.x=a=b", "--master", "local[1]"])
+    assert options[-4:] == ["-e", "SELECT 1", "--master", "local[1]"]
+    assert settings_of(options)["spark.x"] == "a=b"
+
+
+def test_lists_are_added_to() -> None:
+    given = ["--jars", "/a.jar", "--packages=g:a:1", "--conf", "spark.sql.extensions=a.B"]
+    settings = settings_of(cli.spark_sql_options(["delta"], given))
+    assert settings["spark.jars"] == f"/a.jar,{jar_path()}"
+    assert settings["spark.jars.packages"].startswith("g:a:1,io.delta:delta-spark_")
+    assert settings["spark.sql.extensions"].split(",")[0] == "a.B"
+    assert settings["spark.sql.extensions"].split(",")[-1] == EXTENSION
+
+
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(SystemExit, match="cannot set up the format avro"):
+        cli.main(["sql", "--formats", "avro"])
+
+
+def test_explain_needs_a_statement(tmp_path: Path) -> None:
+    (tmp_path / "empty.sql").write_text("-- nothing\n")
+    with pytest.raises(SystemExit, match="holds no statement"):
+        cli.main(["explain", str(tmp_path / "empty.sql")])

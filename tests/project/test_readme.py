@@ -1,0 +1,79 @@
+"""The README's quick starts, typed as a new user types them, give what the README shows (`...` stands for anything)."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROMPT = "spark-sql (default)> "
+MORE = "                   > "
+MARK = "-- end of output --"
+
+
+def blocks(language: str) -> list[str]:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def session(block: str) -> Iterator[tuple[str, str]]:
+    """Statements as typed, each with the output shown behind it."""
+    for part in block.split(PROMPT)[1:]:
+        lines = part.splitlines()
+        count = 1 + sum(line.startswith(MORE) for line in lines)
+        yield "\n".join(line.removeprefix(MORE) for line in lines[:count]), "\n".join(lines[count:])
+
+
+def matches(shown: str, given: str) -> bool:
+    return re.fullmatch(".*".join(map(re.escape, shown.split("..."))), given) is not None
+
+
+def environment() -> dict[str, str]:
+    """A new user's: nothing of this test run's Spark."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+
+
+@pytest.mark.slow
+def test_spark_sql(tmp_path: Path) -> None:
+    (block,) = blocks("console")
+    typed = list(session(block))
+    assert len(typed) > 10
+    script = "".join(f"{statement}\nSELECT '{MARK}';\n" for statement, _ in typed)
+    command = [str(Path(sys.executable).parent / "tidemill"), "sql", "-S", "--master", "local[2]"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment(), input=script, capture_output=True, text=True, timeout=300, check=False
+    )
+    # At a prompt, spark-sql prints it, and what is typed, before the output.
+    output = re.sub(r"^(spark-sql \(\w+\)> |\s+> )+", "", done.stdout, flags=re.MULTILINE)
+    given = [part.strip("\n") for part in output.split(MARK + "\n")]
+    assert len(given) > len(typed), done.stdout + done.stderr
+    wrong = [(s, shown, got) for (s, shown), got in zip(typed, given, strict=False) if not matches(shown, got)]
+    assert not wrong, done.stderr
+
+
+@pytest.mark.slow
+def test_pyspark(tmp_path: Path) -> None:
+    (block,) = blocks("pycon")
+    (tmp_path / "quick_start.txt").write_text(block)
+    code = "import doctest, sys; sys.exit(doctest.testfile(sys.argv[1], False, optionflags=doctest.ELLIPSIS).failed)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "quick_start.txt"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_links_lead_somewhere() -> None:
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        targets = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
+        missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
+        assert not missing, page

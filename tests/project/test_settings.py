@@ -1,0 +1,81 @@
+"""Settings: the page is current, and what a session says becomes one typed object or a clear error."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidemill import settings
+from tidemill.errors import TidemillError
+from tidemill.settings import PlannerSettings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_page_is_current() -> None:
+    written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert written == settings.page(), "run: python -m tidemill.settings > docs/settings.md"
+
+
+def test_the_defaults_of_the_registry_are_those_of_the_object() -> None:
+    assert PlannerSettings.from_confs({}) == PlannerSettings()
+
+
+def test_values_are_read() -> None:
+    read = PlannerSettings.from_confs(
+        {
+            "spark.tidemill.method.delta.enabled": "FALSE",
+            "spark.tidemill.method.prefer": "affected",
+            "spark.tidemill.cost.model": "tuples",
+            "spark.tidemill.cost.objective": "last",
+            "spark.tidemill.search.timeLimit": "250ms",
+            "spark.tidemill.rules.paths": "/a, /b/c",
+            "spark.tidemill.python": "/usr/bin/python3",
+            "spark.tidemill.internal.anything": "1",
+            "spark.sql.ansi.enabled": "perhaps",
+        }
+    )
+    assert "delta" not in read.packs
+    assert "affected" in read.packs
+    assert (read.prefer, read.cost_model, read.objective) == ("affected", "tuples", "last")
+    assert read.time_limit == 0.25
+    assert read.rules_paths == ("/a", "/b/c")
+
+
+def test_packs_of_the_user_have_toggles_too() -> None:
+    confs = {"spark.tidemill.method.mine.enabled": "false"}
+    assert "mine" not in PlannerSettings.from_confs(confs, ["mine"]).packs
+    assert "mine" in PlannerSettings.from_confs({"spark.tidemill.method.prefer": "mine"}, ["mine"]).packs
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("method.delta.enabled", "yes", "true or false"),
+        ("method.prefer", "fastest", "one of delta, "),
+        ("cost.model", "magic", "one of default, tuples"),
+        ("cost.objective", "", "one of priced, last"),
+        ("search.timeLimit", "0s", "a positive duration"),
+        ("search.timeLimit", "soon", "a positive duration"),
+        ("method.dleta.enabled", "true", "did you mean spark.tidemill.method.delta.enabled"),
+        ("zzz", "1", "no setting of this name"),
+    ],
+)
+def test_what_cannot_be_is_an_error(name: str, value: str, words: str) -> None:
+    with pytest.raises(TidemillError, match=words) as error:
+        PlannerSettings.from_confs({f"spark.tidemill.{name}": value})
+    assert error.value.condition == "TIDEMILL_INVALID_SETTING"
+    assert f"spark.tidemill.{name}" in error.value.message
+
+
+def test_a_disabled_pack_cannot_be_preferred() -> None:
+    with pytest.raises(TidemillError, match="an enabled pack"):
+        PlannerSettings.from_confs(
+            {"spark.tidemill.method.prefer": "delta", "spark.tidemill.method.delta.enabled": "false"}
+        )
+
+
+def test_neither_the_package_nor_the_settings_import_spark() -> None:
+    code = "import sys, tidemill, tidemill.settings; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
