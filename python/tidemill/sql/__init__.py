@@ -1,0 +1,1 @@
+"""Statements of Tidemill: from text to values and back."""

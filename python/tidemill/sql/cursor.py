@@ -1,0 +1,201 @@
+"""A reader over the tokens of one statement, for recursive descent; every refusal points at its place in the text."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+from tidemill.errors import TidemillError
+from tidemill.sql.tokens import Token, string_value, tokenize
+
+Span = tuple[int, int]
+T = TypeVar("T")
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+")
+_INTEGER = re.compile(r"[0-9]{1,18}")
+_DECIMAL = re.compile(r"[0-9]+|[0-9]+\.[0-9]*|\.[0-9]+")
+_FLOAT = re.compile(r"(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:e[+-]?[0-9]+)?", re.IGNORECASE)
+_QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "REDUCE", "(")
+
+
+class Cursor:
+    """Keywords are given in upper case and matched in any case; symbols are given as they are."""
+
+    def __init__(self, sql: str) -> None:
+        self.sql = sql
+        self.clauses: list[tuple[str, Span]] = []
+        self._tokens = tokenize(sql)
+        self._next = 0
+
+    # Looking ahead
+
+    def peek(self, ahead: int = 0) -> Token:
+        """The token `ahead` places behind the next one; the `end` token from there on."""
+        return self._tokens[min(self._next + ahead, len(self._tokens) - 1)]
+
+    def at(self, *words: str, ahead: int = 0) -> bool:
+        """Whether the next tokens are these keywords or symbols."""
+        return all(_is(self.peek(ahead + index), word) for index, word in enumerate(words))
+
+    def at_end(self) -> bool:
+        return self.peek().kind == "end"
+
+    def at_name(self, ahead: int = 0) -> bool:
+        return self.peek(ahead).kind in ("word", "quoted")
+
+    # Places
+
+    def here(self) -> Span:
+        """The range of the next token."""
+        token = self.peek()
+        return token.start, token.stop
+
+    def since(self, start: int) -> Span:
+        """The range from `start` to the end of what was read last."""
+        return start, max(start, self._tokens[self._next - 1].stop if self._next else 0)
+
+    def mark(self, clause: str, span: Span) -> None:
+        """Note that a clause was given, for the decision whether this version supports it."""
+        self.clauses.append((clause, span))
+
+    # Reading
+
+    def skip(self) -> Token:
+        token = self.peek()
+        if token.kind == "unclosed":
+            raise self.error()
+        self._next = min(self._next + 1, len(self._tokens) - 1)
+        return token
+
+    def take(self, *words: str) -> bool:
+        """Read these words if they come next, all or none."""
+        if not self.at(*words):
+            return False
+        self._next += len(words)
+        return True
+
+    def expect(self, *words: str) -> None:
+        for word in words:
+            if not self.take(word):
+                raise self.error(f"missing '{word}'")
+
+    def choose(self, *words: str) -> str:
+        """Read one of these words and return it."""
+        for word in words:
+            if self.take(word):
+                return word
+        raise self.error("expected " + " or ".join(words))
+
+    def name(self) -> str:
+        """One part of a name."""
+        token = self.peek()
+        if token.kind == "quoted":
+            self.skip()
+            return token.text[1:-1].replace("``", "`")
+        if token.kind != "word":
+            raise self.error("expected a name")
+        self.skip()
+        text, stop = self._hyphenated(token)
+        if not _PLAIN_NAME.fullmatch(text):
+            raise TidemillError("INVALID_IDENTIFIER", {"ident": text}, (token.start, stop))
+        return text
+
+    def _hyphenated(self, first: Token) -> tuple[str, int]:
+        # Spark reads `my-view` as one wrong name, so that the message can say how to quote it.
+        stop = first.stop
+        while self.at("-") and self.peek(1).kind == "word" and self.peek(1).start == stop + 1:
+            self.skip()
+            stop = self.skip().stop
+        return self.sql[first.start : stop], stop
+
+    def names(self) -> tuple[str, ...]:
+        """A name of one or more parts."""
+        parts = [self.name()]
+        while self.take("."):
+            parts.append(self.name())
+        return tuple(parts)
+
+    def string(self) -> str:
+        """A string; literals that follow each other make one string, as in Spark."""
+        if self.peek().kind != "string":
+            raise self.error("expected a string")
+        values = []
+        while self.peek().kind == "string":
+            values.append(string_value(self.skip().text))
+        return "".join(values)
+
+    def integer(self) -> int:
+        """An integer without sign, of at most 18 digits."""
+        if not _INTEGER.fullmatch(self.peek().text):
+            raise self.error("expected an integer of at most 18 digits")
+        return int(self.skip().text)
+
+    def signed_integer(self) -> int:
+        return -self.integer() if self.take("-") else self.integer()
+
+    def number(self) -> float:
+        """A finite number with an optional minus: what is out of range is for the clause to refuse by name."""
+        sign = -1.0 if self.take("-") else 1.0
+        if not _FLOAT.fullmatch(self.peek().text) or not math.isfinite(float(self.peek().text)):
+            raise self.error("expected a number")
+        return sign * float(self.skip().text)
+
+    def decimal_text(self) -> str:
+        """An integer or decimal as it is written, as Spark keeps property values."""
+        if not _DECIMAL.fullmatch(self.peek().text):
+            raise self.error("expected a string, a number, TRUE or FALSE")
+        return self.skip().text
+
+    def listed(self, read: Callable[[], T]) -> tuple[T, ...]:
+        """`( item [, ...] )`"""
+        self.expect("(")
+        items = [read()]
+        while self.take(","):
+            items.append(read())
+        self.expect(")")
+        return tuple(items)
+
+    def parenthesised(self) -> Span:
+        """The range between a parenthesis and the one that closes it, read over."""
+        self.expect("(")
+        start, stop, depth = self.peek().start, self.peek().start, 1
+        while True:
+            if self.at_end():
+                raise self.error("missing ')'")
+            token = self.skip()
+            depth += {"(": 1, ")": -1}.get(token.text, 0)
+            if depth == 0:
+                if stop == start:
+                    self._next -= 1
+                    raise self.error()
+                return start, stop
+            stop = token.stop
+
+    def query(self) -> Span:
+        """The range of a query that takes the rest of the statement; its text is for Spark to parse."""
+        if not any(self.at(word) for word in _QUERY_STARTS):
+            raise self.error("expected a query")
+        start = self.peek().start
+        self._next = len(self._tokens) - 1
+        return self.since(start)
+
+    def end(self) -> None:
+        """Refuse anything more."""
+        if not self.at_end():
+            raise self.error("expected the end of the statement")
+
+    def error(self, hint: str = "") -> TidemillError:
+        """Spark's syntax error at the next token, to be raised."""
+        token = self.peek()
+        if token.kind == "unclosed":
+            return TidemillError("UNCLOSED_BRACKETED_COMMENT", {}, (token.start, token.stop))
+        near = "end of input" if token.kind == "end" else f"'{token.text}'"
+        parameters = {"error": near, "hint": f": {hint}" if hint else ""}
+        return TidemillError("PARSE_SYNTAX_ERROR", parameters, (token.start, token.stop))
+
+
+def _is(token: Token, word: str) -> bool:
+    # A name between back quotes or a string is never a keyword.
+    return token.kind in ("word", "symbol") and token.text.upper() == word

@@ -1,0 +1,65 @@
+"""What this version parses but does not support: one row per clause. Supporting a clause means deleting its row.
+
+A clause is looked up by the name that its reader gave to `Cursor.mark`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tidemill.errors import TidemillError
+from tidemill.sql.cursor import Span
+from tidemill.sql.statements import AtTime, Create
+
+# Clause -> what to do instead; full sentences.
+NOT_YET: Mapping[str, str] = {
+    "OR REPLACE": "Drop the view and create it again.",
+    "USING other than parquet": "Use USING parquet, or leave the clause out.",
+    "PARTITIONED BY": "Leave the clause out.",
+    "FINAL WORK": "Leave the clause out.",
+    "TOTAL WORK": "Leave the clause out.",
+    "STATE BUDGET": "Leave the clause out.",
+    "EXPECT": "Leave the clause out.",
+    "ON CHANGE": "Use ON DEMAND and run REFRESH INCREMENTAL VIEW when data has arrived.",
+    "AT PROGRESS": "Use AT or ON DEMAND.",
+    "EVERY": "Use ON DEMAND and run REFRESH INCREMENTAL VIEW from a scheduler of your own.",
+    "CRON": "Use ON DEMAND and run REFRESH INCREMENTAL VIEW from a scheduler of your own.",
+    "ITERATE": "Write a query instead.",
+    "CASCADE": "Refresh the upstream views first, each with a statement of its own.",
+    "SAMPLE": "Leave the clause out to verify all rows.",
+    "EXPLAIN INCREMENTAL COST": "Use EXPLAIN INCREMENTAL PLAN or JSON.",
+    "EXPLAIN INCREMENTAL STATE": "Use EXPLAIN INCREMENTAL PLAN or JSON.",
+    "EXPLAIN INCREMENTAL MEMO": "Use EXPLAIN INCREMENTAL PLAN or JSON.",
+    "EXPLAIN INCREMENTAL DOT": "Use EXPLAIN INCREMENTAL PLAN or JSON.",
+    "ALTER INCREMENTAL VIEW ... SET SCHEDULE": "Drop the view and create it again.",
+    "ALTER INCREMENTAL VIEW ... SET FINAL WORK": "Drop the view and create it again.",
+    "ALTER INCREMENTAL VIEW ... SET TOTAL WORK": "Drop the view and create it again.",
+    "ALTER INCREMENTAL VIEW ... SET STATE BUDGET": "Drop the view and create it again.",
+    "ALTER INCREMENTAL VIEW ... SET EXPECT": "Drop the view and create it again.",
+    "ALTER INCREMENTAL VIEW ... SET REFRESH POLICY": "Drop the view and create it again.",
+    "ALTER INCREMENTAL VIEW ... SET TBLPROPERTIES": "Drop the view and create it again.",
+    "ALTER INCREMENTAL VIEW ... SET COMMENT": "Drop the view and create it again.",
+    "ALTER INCREMENTAL VIEW ... UNSET TBLPROPERTIES": "Drop the view and create it again.",
+    "ALTER INCREMENTAL VIEW ... AS": "Drop the view and create it again.",
+    "ALTER INCREMENTAL VIEW ... RENAME TO": "Drop the view and create it again.",
+    "ALTER INCREMENTAL VIEW ... SUSPEND": "Nothing fires a view by itself yet, so there is nothing to suspend.",
+    "ALTER INCREMENTAL VIEW ... RESUME": "Nothing fires a view by itself yet, so there is nothing to resume.",
+    "VACUUM INCREMENTAL VIEW": "The files of all runs are kept.",
+}
+
+
+def check(clauses: Sequence[tuple[str, Span]]) -> None:
+    """Raise TIDEMILL_NOT_YET for the first given clause that this version does not support."""
+    for clause, span in sorted(clauses, key=lambda given: given[1]):
+        if clause in NOT_YET:
+            raise TidemillError("TIDEMILL_NOT_YET", {"clause": clause, "detail": NOT_YET[clause]}, span)
+
+
+def not_in_effect(statement: Create) -> tuple[tuple[str, str], ...]:
+    """Clause and explanation of what this version accepts and keeps, but does not act on.
+
+    CREATE gives each as a warning, and DESCRIBE shows it as `not in effect`.
+    """
+    if any(isinstance(point.trigger, AtTime) for point in statement.schedule):
+        return (("AT", "The clock does not fire AT points yet: run them with REFRESH INCREMENTAL VIEW ... AT n."),)
+    return ()

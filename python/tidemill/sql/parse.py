@@ -1,0 +1,78 @@
+"""The front door: the text of a statement becomes its value, the columns of its answer and the place of its query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidemill.errors import utf16_offset
+from tidemill.sql import not_yet
+from tidemill.sql.columns import Columns, columns_of
+from tidemill.sql.create import read_create
+from tidemill.sql.cursor import Cursor, Span
+from tidemill.sql.statements import Statement, to_json
+from tidemill.sql.verbs import (
+    read_alter,
+    read_describe,
+    read_drop,
+    read_explain,
+    read_refresh,
+    read_show,
+    read_vacuum,
+    read_verify,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A statement, the columns [name, Spark's JSON type, nullable] of its answer, and the range of its query.
+
+    `query` is the character range (start, stop) in Python's characters (code points), stop exclusive; None if the
+    statement has no query of its own.
+    """
+
+    statement: Statement
+    columns: Columns
+    query: Span | None
+
+    def to_json(self, sql: str) -> dict[str, Any]:
+        """The planner endpoint's answer to `parse`; `sql` is the text, to count in the JVM's characters (UTF-16)."""
+        query = [utf16_offset(sql, offset) for offset in self.query] if self.query is not None else None
+        return {"statement": to_json(self.statement), "columns": self.columns, "query": query}
+
+
+def parse(sql: str) -> Parsed:
+    """Read one statement that this version supports; every refusal is a TidemillError that points into `sql`."""
+    statement, query, clauses = read(sql)
+    not_yet.check(clauses)
+    return Parsed(statement, columns_of(statement), query)
+
+
+def read(sql: str) -> tuple[Statement, Span | None, list[tuple[str, Span]]]:
+    """The statement, the range of its query and the clauses to be checked against `not_yet`: all of Tidemill's SQL."""
+    cursor = Cursor(sql)
+    for word, reader in _READERS.items():
+        if cursor.at(word):
+            statement, query = reader(cursor)
+            cursor.end()
+            return statement, query, cursor.clauses
+    raise cursor.error("expected a statement on incremental views")
+
+
+def _without_query(reader: Callable[[Cursor], Statement]) -> Callable[[Cursor], tuple[Statement, None]]:
+    return lambda cursor: (reader(cursor), None)
+
+
+_READERS: Mapping[str, Callable[[Cursor], tuple[Statement, Span | None]]] = {
+    "CREATE": read_create,
+    "REFRESH": _without_query(read_refresh),
+    "VERIFY": _without_query(read_verify),
+    "EXPLAIN": read_explain,
+    "SHOW": _without_query(read_show),
+    "DESCRIBE": _without_query(read_describe),
+    "DESC": _without_query(read_describe),
+    "ALTER": read_alter,
+    "VACUUM": _without_query(read_vacuum),
+    "DROP": _without_query(read_drop),
+}

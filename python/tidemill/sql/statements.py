@@ -1,0 +1,399 @@
+"""The statements of Tidemill as frozen values, with a JSON form that comes back as the same value.
+
+Each class has a `kind`; in JSON every object of these classes is {"kind": ..., field: ...} and a tuple is a list.
+A name is the tuple of its parts as written, not yet qualified. Text of queries is kept as written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeAlias
+
+Name: TypeAlias = tuple[str, ...]
+
+# Triggers and points
+
+
+@dataclass(frozen=True, slots=True)
+class OnDemand:
+    kind: ClassVar[str] = "on_demand"
+
+
+@dataclass(frozen=True, slots=True)
+class OnChange:
+    """Fires when one of `tables` (empty: any source) has changed, by `count` of `unit` (`ROWS`, `FILES`) if given."""
+
+    kind: ClassVar[str] = "on_change"
+    tables: tuple[Name, ...] = ()
+    count: int | None = None
+    unit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """Every day, `second` seconds after midnight: 0 to 86400, which ends the day."""
+
+    kind: ClassVar[str] = "at"
+    second: int
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """`unit` is `SECONDS`, `MINUTES`, `HOURS` or `DAYS`."""
+
+    kind: ClassVar[str] = "every"
+    count: int
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """Five fields as in Unix cron; `zone` None is the session's time zone."""
+
+    kind: ClassVar[str] = "cron"
+    expression: str
+    zone: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AtProgress:
+    """When `percent` (0 < percent <= 100) of the cycle's expected rows have arrived."""
+
+    kind: ClassVar[str] = "at_progress"
+    percent: float
+
+
+Trigger: TypeAlias = OnDemand | OnChange | AtTime | Every | Cron | AtProgress
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One point of a schedule; `cost` is the price of a unit of work there."""
+
+    kind: ClassVar[str] = "point"
+    trigger: Trigger
+    cost: float = 1.0
+    output: bool = True
+
+
+# Clauses
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    kind: ClassVar[str] = "column"
+    name: str
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkBound:
+    """`which` is `FINAL` (0 < limit <= 1) or `TOTAL` (limit >= 1)."""
+
+    kind: ClassVar[str] = "work_bound"
+    which: str
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """Rows of `table` per `per` (`DAY`, `CYCLE`), of which `deletes` per cent are deletes; rows None: COMPLETE."""
+
+    kind: ClassVar[str] = "expectation"
+    table: Name
+    rows: int | None = None
+    per: str = "CYCLE"
+    deletes: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Iterate:
+    """The iterative form of a query; `exactly` is False for MAX n TIMES."""
+
+    kind: ClassVar[str] = "iterate"
+    name: str
+    columns: tuple[str, ...]
+    exactly: bool
+    times: int
+    initial: str
+    step: str
+    until: str | None = None
+    key: tuple[str, ...] = ()
+    approximate: bool = False
+
+
+# Statements
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """`format` None is the default (parquet); `query` is the text behind AS; `work` bounds FINAL or TOTAL WORK."""
+
+    kind: ClassVar[str] = "create"
+    name: Name
+    schedule: tuple[Point, ...]
+    query: str | Iterate
+    columns: tuple[Column, ...] = ()
+    comment: str | None = None
+    format: str | None = None
+    partitioned_by: tuple[str, ...] = ()
+    location: str | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+    work: WorkBound | None = None
+    state_budget: str | None = None
+    expect: tuple[Expectation, ...] = ()
+    policy: str = "AUTO"
+    deferred: bool = False
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """`point` is as written, not yet checked against the schedule; None is the last point."""
+
+    kind: ClassVar[str] = "refresh"
+    name: Name
+    point: int | None = None
+    full: bool = False
+    dry_run: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    kind: ClassVar[str] = "verify"
+    name: Name
+    sample: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """Exactly one of `view`, `create` and `query` is given. `mode`: PLAN, COST, STATE, MEMO, JSON or DOT."""
+
+    kind: ClassVar[str] = "explain"
+    mode: str = "PLAN"
+    view: Name | None = None
+    create: Create | None = None
+    query: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowViews:
+    kind: ClassVar[str] = "show_views"
+    database: Name | None = None
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowRefreshes:
+    kind: ClassVar[str] = "show_refreshes"
+    name: Name
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCreate:
+    kind: ClassVar[str] = "show_create"
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    kind: ClassVar[str] = "describe"
+    name: Name
+    extended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuum:
+    kind: ClassVar[str] = "vacuum"
+    name: Name
+    retain_hours: float | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    kind: ClassVar[str] = "drop"
+    name: Name
+    if_exists: bool = False
+
+
+# ALTER and its actions
+
+
+@dataclass(frozen=True, slots=True)
+class SetSchedule:
+    kind: ClassVar[str] = "set_schedule"
+    schedule: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetWork:
+    kind: ClassVar[str] = "set_work"
+    work: WorkBound
+
+
+@dataclass(frozen=True, slots=True)
+class SetStateBudget:
+    kind: ClassVar[str] = "set_state_budget"
+    state_budget: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetExpect:
+    kind: ClassVar[str] = "set_expect"
+    expect: tuple[Expectation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetPolicy:
+    kind: ClassVar[str] = "set_policy"
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetProperties:
+    kind: ClassVar[str] = "set_properties"
+    properties: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnsetProperties:
+    kind: ClassVar[str] = "unset_properties"
+    keys: tuple[str, ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetComment:
+    kind: ClassVar[str] = "set_comment"
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetQuery:
+    kind: ClassVar[str] = "set_query"
+    query: str | Iterate
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTo:
+    kind: ClassVar[str] = "rename_to"
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    kind: ClassVar[str] = "suspend"
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    kind: ClassVar[str] = "resume"
+
+
+Action: TypeAlias = (
+    SetSchedule
+    | SetWork
+    | SetStateBudget
+    | SetExpect
+    | SetPolicy
+    | SetProperties
+    | UnsetProperties
+    | SetComment
+    | SetQuery
+    | RenameTo
+    | Suspend
+    | Resume
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Alter:
+    kind: ClassVar[str] = "alter"
+    name: Name
+    action: Action
+
+
+Statement: TypeAlias = (
+    Create | Refresh | Verify | Explain | ShowViews | ShowRefreshes | ShowCreate | Describe | Alter | Vacuum | Drop
+)
+
+_STATEMENTS: tuple[type[Any], ...] = (
+    Create,
+    Refresh,
+    Verify,
+    Explain,
+    ShowViews,
+    ShowRefreshes,
+    ShowCreate,
+    Describe,
+    Alter,
+    Vacuum,
+    Drop,
+)
+_PARTS: tuple[type[Any], ...] = (
+    *(OnDemand, OnChange, AtTime, Every, Cron, AtProgress, Point, Column, WorkBound, Expectation, Iterate),
+    *(SetSchedule, SetWork, SetStateBudget, SetExpect, SetPolicy, SetProperties, UnsetProperties, SetComment),
+    *(SetQuery, RenameTo, Suspend, Resume),
+)
+_CLASSES: Mapping[str, type[Any]] = {cls.kind: cls for cls in (*_STATEMENTS, *_PARTS)}
+
+
+def to_json(statement: Statement | Point | Expectation | WorkBound) -> dict[str, Any]:
+    """The JSON object of a statement or of one of its parts."""
+    encoded: dict[str, Any] = _encode(statement)
+    return encoded
+
+
+def from_json(document: Mapping[str, Any]) -> Statement:
+    """The statement of a JSON object; ValueError if it is none."""
+    statement = _decode(document)
+    if not isinstance(statement, _STATEMENTS):
+        raise ValueError(f"not a statement: {document.get('kind')!r}")
+    return statement  # type: ignore[no-any-return]  # isinstance with a tuple of Any narrows to Any
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_encode(item) for item in value]
+    if hasattr(value, "kind"):
+        return {"kind": value.kind} | {field.name: _encode(getattr(value, field.name)) for field in fields(value)}
+    return value
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_decode(item) for item in value)
+    if isinstance(value, Mapping):
+        if value.get("kind") not in _CLASSES:
+            raise ValueError(f"unknown kind: {value.get('kind')!r}")
+        rest = {name: _decode(item) for name, item in value.items() if name != "kind"}
+        return _CLASSES[value["kind"]](**rest)
+    return value
+
+
+# Values within statements
+
+_BYTE_STRING = re.compile(r"([0-9]+)([a-z]+)?")
+_BYTE_UNITS = {
+    unit: 1 << (10 * power)
+    for power, units in enumerate((("", "b"), ("k", "kb"), ("m", "mb"), ("g", "gb"), ("t", "tb"), ("p", "pb")))
+    for unit in units
+}
+
+
+def byte_string(text: str) -> int:
+    """The bytes of a byte string as Spark writes them ('2GB', '512m', '0'); ValueError if it is none.
+
+    >>> byte_string("2GB"), byte_string("512m"), byte_string("0")
+    (2147483648, 536870912, 0)
+    """
+    match = _BYTE_STRING.fullmatch(text.strip().lower())
+    if match is None or (match[2] or "") not in _BYTE_UNITS or len(match[1]) > 18:
+        raise ValueError(f"not a size: {text!r}")
+    return int(match[1]) * _BYTE_UNITS[match[2] or ""]
