@@ -1,0 +1,196 @@
+"""Aggregates in attribute form: the parts that merge by addition, and the final value made from them.
+
+For a call f over x with signed multiplicities n (a plain row has n = 1), the parts are signed sums, so that the parts
+of R + dR are the parts of R plus the parts of dR (Tempura section 3.2; Gray et al.'s algebraic aggregates):
+
+    count(*)           sum(n)
+    count(x, ...)      c = sum(n where no x is NULL)
+    sum(x), avg(x)     s = sum(n * x), c
+    var, stddev        s = sum(n * x), q = sum(n * x * x), c
+
+Sums of doubles are kept exactly (an expansion of non-overlapping doubles, NaN and infinities counted apart), so that
+1e16 + 1 - 1e16 is 1 and retraction never drifts. Integers wider than 32 bits are summed as decimals, because a running
+sum may leave the range of BIGINT where the final one does not.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tidemill.plan.columns import Columns
+from tidemill.plan.expr import ONE, ZERO, Cast, Evaluate, Expr, Handle, Lit, fn, type_to_text
+from tidemill.plan.query import Call, Query
+
+EXACT_SUM = type_to_text(
+    {
+        "type": "struct",
+        "fields": [
+            {
+                "name": "partials",
+                "type": {"type": "array", "elementType": "double", "containsNull": False},
+                "nullable": False,
+                "metadata": {},
+            },
+            *({"name": n, "type": "long", "nullable": False, "metadata": {}} for n in ("nan", "pos", "neg")),
+        ],
+    }
+)
+_SMALL_INTEGERS = frozenset({"byte", "short", "integer"})
+_FLOATS = frozenset({"float", "double"})
+_MOMENTS = {
+    "var_pop": "var_pop",
+    "var_samp": "var_samp",
+    "variance": "var_samp",
+    "stddev_pop": "stddev_pop",
+    "stddev_samp": "stddev_samp",
+    "stddev": "stddev_samp",
+    "std": "stddev_samp",
+}
+_DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
+WIDE_PRECISION = 38
+PRODUCT_PRECISION = 11
+"""Digits that a product with a count of type DECIMAL(10,0) adds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One additive part of a call: its column type and the aggregate that merges it."""
+
+    name: str
+    type: str
+    merge: str
+
+
+@dataclass(frozen=True, slots=True)
+class Additive:
+    """How one call is kept: its parts; partial values over (argument, count); the final value over part columns."""
+
+    call: Call
+    handle: int
+    argument_type: str
+    parts: tuple[Part, ...]
+
+    def partial(self, count: Expr | None) -> tuple[Expr, ...]:
+        """Aggregates, one per part, over a bag (`count` None) or a signed relation with that count."""
+        weight = count if count is not None else ONE
+        known = _known(self.call)
+        counted = fn("sum", weight if known is None else fn("if", known, weight, ZERO))
+        if self.call.function == "count":
+            return (counted,)
+        (x,) = self.call.args
+        if self.call.filter is not None:
+            x = fn("if", self.call.filter, x, Cast(Lit(None, "void"), self.argument_type))
+        if self.parts[0].type != EXACT_SUM:
+            return (fn("sum", self._product(x, count)), counted)
+        x = Cast(x, "double")
+        exact = fn("tidemill_exact_sum", x, weight)
+        if self.call.function in _MOMENTS:
+            return (exact, fn("tidemill_exact_square_sum", x, weight), counted)
+        return (exact, counted)
+
+    def _product(self, x: Expr, count: Expr | None) -> Expr:
+        wide = self.parts[0].type
+        zero = Cast(ZERO, wide)
+        if count is None:
+            return fn("coalesce", Cast(x, wide), zero)
+        if wide == "long":
+            return fn("coalesce", fn("*", Cast(x, "long"), count), zero)
+        narrow = x if self.argument_type.startswith("decimal") else Cast(x, "decimal(19,0)")
+        return fn("coalesce", Cast(fn("*", narrow, Cast(count, "decimal(10,0)")), wide), zero)
+
+    def final(self, parts: tuple[Expr, ...]) -> Expr:
+        """The call's value from its part columns."""
+        counted = parts[-1]
+        if self.call.function == "count":
+            return counted
+        empty = fn("=", counted, ZERO)
+        if self.call.function in _MOMENTS:
+            kind = _MOMENTS[self.call.function]
+            return fn("tidemill_exact_moment", counted, parts[0], parts[1], Lit(kind, "string"))
+        total = parts[0] if self.parts[0].type != EXACT_SUM else fn("tidemill_exact_value", parts[0])
+        assert self.call.buffers is not None
+        null = Cast(Lit(None, "void"), self.call.buffers[0])
+        if self.call.function == "avg":
+            return Evaluate(self.handle, (Cast(total, self.call.buffers[0]), counted))
+        if len(self.call.buffers) == 2:  # decimals: (sum, is it empty)
+            return Evaluate(self.handle, (Cast(total, self.call.buffers[0]), empty))
+        return Evaluate(self.handle, (fn("if", empty, null, Cast(total, self.call.buffers[0])),))
+
+
+def additive(query: Query, columns: Columns, expr: Expr) -> Additive | None:
+    """How a call can be kept by addition, or None if it cannot (min, max, DISTINCT, first, ...)."""
+    info = query.info(expr)
+    call = info.aggregate if info else None
+    if call is None or call.distinct or not isinstance(expr, Handle):
+        return None
+    counted = Part("count", "long", "sum")
+    if call.function == "count":
+        return Additive(call, expr.number, "long", (counted,))
+    if call.function not in {"sum", "avg", *_MOMENTS} or len(call.args) != 1:
+        return None
+    try:
+        kind = columns.type_of(call.args[0])
+    except TypeError:
+        return None
+    if call.function in _MOMENTS:
+        if kind not in _SMALL_INTEGERS | _FLOATS | {"long"} and not _DECIMAL.fullmatch(kind):
+            return None
+        moments = (Part("sum", EXACT_SUM, "tidemill_exact_merge"), Part("squares", EXACT_SUM, "tidemill_exact_merge"))
+        return Additive(call, expr.number, kind, (*moments, counted))
+    if call.buffers is None:
+        return None
+    if kind in _FLOATS:
+        return Additive(call, expr.number, kind, (Part("sum", EXACT_SUM, "tidemill_exact_merge"), counted))
+    wide = _wide(kind)
+    if wide is None:
+        return None
+    return Additive(call, expr.number, kind, (Part("sum", wide, "sum"), counted))
+
+
+def order_sensitive(query: Query, columns: Columns, expr: Expr) -> bool:
+    """True if computing a call again over the same bag may give another value (sums of floats, first, lists ...)."""
+    info = query.info(expr)
+    call = info.aggregate if info else None
+    if call is None:
+        return True
+    if call.function in {"count", "min", "max", "bool_and", "bool_or", "every", "some", "bit_and", "bit_or", "bit_xor"}:
+        return False
+    if call.function in {"sum", "avg"}:
+        try:
+            kind = columns.type_of(call.args[0])
+        except TypeError:
+            return True
+        return not (kind in _SMALL_INTEGERS or _DECIMAL.fullmatch(kind) or (call.function == "sum" and kind == "long"))
+    return True
+
+
+def _wide(kind: str) -> str | None:
+    """The type that a running sum of `kind` is kept in; None if a product with a count could lose digits."""
+    if kind in _SMALL_INTEGERS:
+        return "long"
+    if kind == "long":
+        return "decimal(38,0)"
+    if found := _DECIMAL.fullmatch(kind):
+        precision, scale = int(found[1]), int(found[2])
+        if scale < 0 or (precision + PRODUCT_PRECISION > WIDE_PRECISION and scale > 6):
+            return None  # Spark would cut the product's scale (it keeps at least 6 digits)
+        return f"decimal({WIDE_PRECISION},{scale})"
+    return None
+
+
+def _known(call: Call) -> Expr | None:
+    """The condition under which a row counts for a call; None if every row does."""
+    tests: list[Expr] = [fn("isnotnull", a) for a in call.args if not _is_constant(a)]
+    if call.filter is not None:
+        tests.insert(0, call.filter)
+    if not tests:
+        return None
+    condition: Expr = tests[0]
+    for test in tests[1:]:
+        condition = fn("and", condition, test)
+    return condition
+
+
+def _is_constant(expr: Expr) -> bool:
+    return isinstance(expr, Lit) and expr.value is not None

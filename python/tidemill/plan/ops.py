@@ -1,0 +1,319 @@
+"""Operators of the plan IR: frozen payloads, children kept apart, so that tree and memo share them.
+
+Two families. Those of queries come from the JVM. Those of the rewriter describe forms of time-varying relations;
+`tidemill.search.lower` turns them into the former before anything is sent back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tidemill.plan.expr import Expr, expr_from_json
+
+Named: TypeAlias = tuple[tuple[int, Expr], ...]
+"""Columns with what computes them: ((column id, expression), ...)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """One element of an ORDER BY."""
+
+    expr: Expr
+    ascending: bool
+    nulls_first: bool
+
+
+# -- operators of queries ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A source's fields as columns: ((column id, field), ...). `at` names the time: "old" or "new" once chosen."""
+
+    source: int
+    columns: tuple[tuple[int, str], ...]
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Rows for which every conjunct is true."""
+
+    condition: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Exactly these columns."""
+
+    columns: Named
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A join; inner ones take any number of inputs, the others two. `exists` is the column of an existence join."""
+
+    kind: str
+    condition: tuple[Expr, ...]
+    exists: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """Grouping; each call is one pure aggregate. No keys: the global group, which exists over no input as well."""
+
+    keys: Named
+    calls: Named
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """UNION ALL: column i of the result is column `branches[b][i]` of input b."""
+
+    columns: tuple[int, ...]
+    branches: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """An order without a limit; a bag has none, so planning drops it."""
+
+    order: tuple[SortKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The first rows in an order (any rows if the order is empty)."""
+
+    limit: Expr
+    offset: Expr | None
+    order: tuple[SortKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """An operator that only the JVM understands; inputs are its children and the plans of its sub-queries."""
+
+    name: str
+    node: int
+    reason: str
+    columns: tuple[int, ...]
+    children: int
+
+
+# -- operators of the rewriter ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """A source's signed change between the old and the new position."""
+
+    source: int
+    columns: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """A relation without rows; signed if it stands for a delta."""
+
+    columns: tuple[int, ...]
+    signed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StateScan:
+    """A kept state by name: its columns as (column id, field, type)."""
+
+    name: str
+    form: str
+    columns: tuple[tuple[int, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultScan:
+    """The view's present content: ((column id, field, type), ...)."""
+
+    columns: tuple[tuple[int, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Additive union of signed relations with the same columns (the merge operator +#)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Negate:
+    """All counts with the other sign; a plain bag counts as +1 per row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Net:
+    """One row per row value with the sum of its counts; values that cancel out are gone."""
+
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unsign:
+    """A signed relation whose counts are not negative, as a plain bag."""
+
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """Attribute form: per key, the parts that merge by addition (design.md section 2). Input plain or signed."""
+
+    keys: Named
+    calls: Named
+    count: int
+    parts: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Adds up attribute forms of the same aggregate, key by key. Any number of inputs."""
+
+    partial: Partial
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """An attribute snapshot as rows: groups of count 0 are dropped (the global group never)."""
+
+    partial: Partial
+
+
+@dataclass(frozen=True, slots=True)
+class FinalChange:
+    """From (old attribute snapshot, attribute delta) the net signed rows old -> new of the touched groups."""
+
+    partial: Partial
+
+
+@dataclass(frozen=True, slots=True)
+class Pad:
+    """Adds columns that are NULL: ((column id, type), ...)."""
+
+    columns: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The distinct values of some expressions: ((new column id, expression), ...); several inputs are united."""
+
+    columns: tuple[Named, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFilter:
+    """Rows of the first input whose key is among the second's rows, NULLs being equal: ((expression, column), ...)."""
+
+    on: tuple[tuple[Expr, int], ...]
+
+
+Op: TypeAlias = (
+    Scan
+    | Filter
+    | Project
+    | Join
+    | Aggregate
+    | Union
+    | Sort
+    | Limit
+    | Opaque
+    | Changes
+    | Empty
+    | StateScan
+    | ResultScan
+    | Sum
+    | Negate
+    | Net
+    | Unsign
+    | Partial
+    | Merge
+    | Final
+    | FinalChange
+    | Pad
+    | Keys
+    | KeyFilter
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """An operator over its inputs."""
+
+    op: Op
+    inputs: tuple[Tree, ...] = ()
+
+
+def columns_of(tree: Tree) -> tuple[int, ...]:
+    """The column ids of a tree of a query, in order."""
+    match tree.op:
+        case Scan(_, columns, _) | Changes(_, columns):
+            return tuple(c for c, _ in columns)
+        case Project(columns):
+            return tuple(c for c, _ in columns)
+        case Aggregate(keys, calls):
+            return tuple(c for c, _ in (*keys, *calls))
+        case Union(ids, _) | Opaque(_, _, _, ids, _) | Empty(ids, _):
+            return ids
+        case Join(kind="inner" | "left" | "right" | "full"):
+            return tuple(c for i in tree.inputs for c in columns_of(i))
+        case Join(kind="existence", exists=exists):
+            assert exists is not None
+            return (*columns_of(tree.inputs[0]), exists)
+        case _:
+            return columns_of(tree.inputs[0])
+
+
+def tree_from_json(data: Mapping[str, Any]) -> Tree:
+    """Read a node of the query document with all below it.
+
+    Raises:
+        ValueError: for an operator that this version does not know.
+    """
+    inputs = tuple(tree_from_json(i) for i in data.get("inputs", ()))
+    return Tree(_op(data), inputs)
+
+
+def _op(data: Mapping[str, Any]) -> Op:
+    match data["op"]:
+        case "scan":
+            return Scan(data["source"], tuple((c, f) for c, f in data["columns"]))
+        case "filter":
+            return Filter(_exprs(data["condition"]))
+        case "project":
+            return Project(_named(data["columns"]))
+        case "join":
+            return Join(data["kind"], _exprs(data["condition"]), data.get("exists"))
+        case "aggregate":
+            return Aggregate(_named(data["keys"]), _named(data["aggregates"]))
+        case "union":
+            return Union(tuple(data["columns"]), tuple(tuple(b) for b in data["from"]))
+        case "sort":
+            return Sort(_order(data["order"]))
+        case "limit":
+            offset = data.get("offset")
+            return Limit(
+                expr_from_json(data["limit"]), expr_from_json(offset) if offset else None, _order(data["order"])
+            )
+        case "opaque":
+            return Opaque(data["name"], data["node"], data["reason"], tuple(data["columns"]), data["children"])
+        case other:
+            raise ValueError(f"unknown operator on the wire: {other!r}")
+
+
+def _exprs(data: Any) -> tuple[Expr, ...]:
+    return tuple(expr_from_json(e) for e in data)
+
+
+def _named(data: Any) -> Named:
+    return tuple((c, expr_from_json(e)) for c, e in data)
+
+
+def _order(data: Any) -> tuple[SortKey, ...]:
+    return tuple(SortKey(expr_from_json(e), bool(up), bool(nulls)) for e, up, nulls in data)

@@ -1,0 +1,168 @@
+"""Derived properties of operators (design.md 9a.15): columns, keys, reproducibility, and the class of an operator.
+
+Half of the preconditions of rules are questions asked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from tidemill.plan.aggregates import additive, order_sensitive
+from tidemill.plan.columns import Columns
+from tidemill.plan.expr import Col, Expr
+from tidemill.plan.ops import (
+    Aggregate,
+    Filter,
+    Join,
+    Limit,
+    Op,
+    Opaque,
+    Project,
+    Scan,
+    Sort,
+    Union,
+)
+from tidemill.plan.query import Query
+
+
+class OperatorClass(Enum):
+    """Linear: its delta is itself on the delta. Bilinear: linear in each input. Non-linear: everything else."""
+
+    LINEAR = "linear"
+    BILINEAR = "bilinear"
+    NON_LINEAR = "non-linear"
+
+
+@dataclass(frozen=True, slots=True)
+class Props:
+    """What holds of a relation at any time.
+
+    Attributes:
+        columns: ids, in order.
+        keys: sets of columns whose values no two rows share; the empty set means one row at most.
+        reproducible: computing it twice over the same sources gives the same bag bit by bit; False below sums of
+            floats, ties under a limit, first, collect_list and the like. What is not reproducible must be retracted
+            from what was kept, never from what is computed again.
+        changed: some source below has changed since the old position.
+        sources: the sources below.
+    """
+
+    columns: tuple[int, ...]
+    keys: frozenset[frozenset[int]]
+    reproducible: bool
+    changed: bool
+    sources: frozenset[int]
+
+
+def operator_class(op: Op) -> OperatorClass:
+    """The class of an operator of a query."""
+    match op:
+        case Filter() | Project() | Union() | Scan():
+            return OperatorClass.LINEAR
+        case Join(kind="inner"):
+            return OperatorClass.BILINEAR
+        case _:
+            return OperatorClass.NON_LINEAR
+
+
+def derive(op: Op, inputs: Sequence[Props], query: Query, columns: Columns, changed: frozenset[int]) -> Props:
+    """Properties of an operator of a query from those of its inputs; `changed` holds the sources that changed."""
+    sources = frozenset[int]().union(*(i.sources for i in inputs))
+    reproducible = all(i.reproducible for i in inputs)
+    keys: frozenset[frozenset[int]] = frozenset()
+    match op:
+        case Scan(source, fields, _):
+            sources = frozenset({source})
+            ids = tuple(c for c, _ in fields)
+        case Filter() | Sort():
+            ids, keys = inputs[0].columns, inputs[0].keys
+        case Limit(order=order):
+            ids, keys = inputs[0].columns, inputs[0].keys
+            exprs = frozenset(k.expr.id for k in order if isinstance(k.expr, Col))
+            reproducible = reproducible and any(key <= exprs for key in keys)
+        case Project(named):
+            ids = tuple(c for c, _ in named)
+            keys = _through(inputs[0].keys, named)
+        case Union(ids, _):
+            pass
+        case Aggregate(named, calls):
+            ids = tuple(c for c, _ in (*named, *calls))
+            keys = frozenset({frozenset(c for c, _ in named)})
+            exact = all(additive(query, columns, e) for _, e in calls)
+            reproducible = reproducible and (exact or not any(order_sensitive(query, columns, e) for _, e in calls))
+        case Join(kind, condition, exists):
+            ids = _join_columns(kind, exists, inputs)
+            keys = _join_keys(kind, condition, inputs, query)
+        case Opaque(_, _, _, ids, _):
+            reproducible = False
+        case _:
+            raise TypeError(f"{type(op).__name__} is no operator of a query")
+    return Props(ids, keys, reproducible, bool(sources & changed), sources)
+
+
+def _through(keys: frozenset[frozenset[int]], named: Sequence[tuple[int, Expr]]) -> frozenset[frozenset[int]]:
+    renamed: dict[int, int] = {}
+    for column, expr in named:
+        if isinstance(expr, Col):
+            renamed.setdefault(expr.id, column)
+    return frozenset(frozenset(renamed[c] for c in key) for key in keys if key <= renamed.keys())
+
+
+def _join_columns(kind: str, exists: int | None, inputs: Sequence[Props]) -> tuple[int, ...]:
+    if kind in {"semi", "anti"}:
+        return inputs[0].columns
+    if kind == "existence":
+        assert exists is not None
+        return (*inputs[0].columns, exists)
+    return tuple(c for i in inputs for c in i.columns)
+
+
+def _join_keys(
+    kind: str, condition: Sequence[Expr], inputs: Sequence[Props], query: Query
+) -> frozenset[frozenset[int]]:
+    if kind in {"semi", "anti", "existence"}:
+        return inputs[0].keys
+    if kind != "inner":
+        left, right = inputs
+        if kind == "left" and _bound(right, (left,), condition, query):
+            return left.keys
+        if kind == "right" and _bound(left, (right,), condition, query):
+            return right.keys
+        return frozenset()  # padded rows: NULLs stand for absent keys
+    # An input whose key is bound by equalities to the others adds no rows: its key is not needed.
+    needed = list(range(len(inputs)))
+    for i in range(len(inputs)):
+        others = [inputs[j] for j in needed if j != i]
+        if others and _bound(inputs[i], others, condition, query):
+            needed.remove(i)
+    keys = {frozenset[int]()}
+    for i in needed:
+        keys = {k | own for k in keys for own in inputs[i].keys}
+    return frozenset(keys)
+
+
+def _bound(own: Props, others: Sequence[Props], condition: Sequence[Expr], query: Query) -> bool:
+    """True if equalities bind a whole key of `own`: each row of the others then meets one row of it at most."""
+    theirs = frozenset(c for o in others for c in o.columns)
+    equated = {b.id for _, b, _ in equi_keys(condition, theirs, frozenset(own.columns), query) if isinstance(b, Col)}
+    return any(key <= equated for key in own.keys)
+
+
+def equi_keys(
+    condition: Sequence[Expr], left: frozenset[int], right: frozenset[int], query: Query
+) -> tuple[tuple[Expr, Expr, bool], ...]:
+    """Equalities between two sets of columns: (expression over left, expression over right, null-safe)."""
+    found = []
+    for conjunct in condition:
+        info = query.info(conjunct)
+        if info is None or info.equal is None:
+            continue
+        a, b = info.equal.left, info.equal.right
+        of_a, of_b = query.columns_of(a), query.columns_of(b)
+        if of_a and of_b and of_a <= left and of_b <= right:
+            found.append((a, b, info.equal.null_safe))
+        elif of_a and of_b and of_b <= left and of_a <= right:
+            found.append((b, a, info.equal.null_safe))
+    return tuple(found)
