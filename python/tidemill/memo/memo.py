@@ -1,0 +1,236 @@
+"""The memo.
+
+Two levels, as in Tempura section 5.1. A `Tvr` is a time-varying relation: the query's operators over other relations
+(several when rules find equivalent ones), its derived properties, and a map from form to group. A `Group` holds the
+expressions that compute one form: operators over other groups. Expressions are interned, so the same work is found to
+be the same; groups found equal are merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tidemill.memo.events import Event, EventKind, Reader
+from tidemill.plan.columns import Columns
+from tidemill.plan.ops import Op, Tree
+from tidemill.plan.props import Props, derive
+from tidemill.plan.query import Query
+from tidemill.tvr.form import Form, FormKind, Link, Span, at, over
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A group, as a leaf of the trees that rules build."""
+
+    group: int
+
+
+Built: TypeAlias = "Node | Ref"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operator over groups and other nodes, as rules build it."""
+
+    op: Op
+    inputs: tuple[Built, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """An operator over groups, and the rule that found it."""
+
+    op: Op
+    inputs: tuple[int, ...]
+    rule: str
+    pack: str
+
+
+@dataclass(slots=True)
+class Group:
+    """Equivalent expressions. `about` names the form it computes; None for a part of a rule's result."""
+
+    number: int
+    about: tuple[int, Form] | None
+    expressions: list[Expression] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Tvr:
+    """A time-varying relation."""
+
+    number: int
+    expressions: list[tuple[Op, tuple[int, ...]]]
+    props: Props
+    forms: dict[Form, int] = field(default_factory=dict)
+
+
+class Memo:
+    """All relations and groups of one planning call.
+
+    Args:
+        query: the query being planned.
+        changed: ids of the sources that changed over `span`.
+        span: the interval planned.
+        telling: those among the changed sources that can tell their changes.
+        readers: called with every event.
+    """
+
+    def __init__(
+        self, query: Query, changed: frozenset[int], span: Span, telling: frozenset[int], readers: Sequence[Reader] = ()
+    ) -> None:
+        self.query = query
+        self.columns = Columns(query)
+        self.changed = changed
+        self.span = span
+        self.telling = telling
+        self.tvrs: list[Tvr] = []
+        self.groups: list[Group] = []
+        self.links: set[Link] = set()
+        self._readers = readers
+        self._tvr_of: dict[tuple[Op, tuple[int, ...]], int] = {}
+        self._group_of: dict[tuple[Op, tuple[int, ...]], int] = {}
+        self._parent: list[int] = []
+
+    def emit(self, kind: EventKind, rule: str, place: int, detail: str = "") -> None:
+        """Tell the readers."""
+        for reader in self._readers:
+            reader(Event(kind, rule, place, detail))
+
+    # -- relations ----------------------------------------------------------------------------------------------------
+
+    def register(self, tree: Tree) -> int:
+        """The relation of a query's tree, with all below it."""
+        return self.relation(tree.op, tuple(self.register(i) for i in tree.inputs))
+
+    def relation(self, op: Op, inputs: tuple[int, ...]) -> int:
+        """The relation that an operator makes of others; the same one each time."""
+        key = (op, inputs)
+        if key not in self._tvr_of:
+            props = derive(op, [self.tvrs[i].props for i in inputs], self.query, self.columns, self.changed)
+            self._tvr_of[key] = len(self.tvrs)
+            self.tvrs.append(Tvr(len(self.tvrs), [key], props))
+        return self._tvr_of[key]
+
+    def equate(self, tvr: int, op: Op, inputs: tuple[int, ...]) -> bool:
+        """Record another way to write a relation; False if it was known."""
+        key = (op, inputs)
+        if key in self._tvr_of:
+            return False
+        self._tvr_of[key] = tvr
+        self.tvrs[tvr].expressions.append(key)
+        return True
+
+    def link(self, link: Link) -> bool:
+        """Record a typed edge; False if it was known."""
+        known = link in self.links
+        self.links.add(link)
+        return not known
+
+    # -- groups -------------------------------------------------------------------------------------------------------
+
+    def form(self, tvr: int, form: Form) -> int:
+        """The group of a form. While nothing below changed, the old and the new moment are one."""
+        relation = self.tvrs[tvr]
+        if form.start is None and not relation.props.changed:
+            form = at(form.kind, self.span.new)
+        if form not in relation.forms:
+            relation.forms[form] = self._new_group((tvr, form))
+        return self.find(relation.forms[form])
+
+    def moment(self, tvr: int, kind: FormKind, *, old: bool) -> int:
+        """The group of a snapshot-like kind at the start or the end of the span."""
+        return self.form(tvr, at(kind, self.span.old if old else self.span.new))
+
+    def change(self, tvr: int, kind: FormKind) -> int:
+        """The group of a delta-like kind over the span."""
+        return self.form(tvr, over(kind, self.span))
+
+    def _new_group(self, about: tuple[int, Form] | None) -> int:
+        self.groups.append(Group(len(self.groups), about))
+        self._parent.append(len(self._parent))
+        return self._parent[-1]
+
+    def find(self, group: int) -> int:
+        """The group that stands for a group after merges."""
+        while self._parent[group] != group:
+            self._parent[group] = group = self._parent[self._parent[group]]
+        return group
+
+    def add(self, group: int, node: Built, rule: str, pack: str) -> bool:
+        """Add what a rule built to a group; inner nodes get groups of their own. False if it was known."""
+        if isinstance(node, Ref):
+            if self.find(node.group) == self.find(group):
+                return False
+            self._merge(group, node.group, rule)
+            return True
+        inputs = tuple(self._intern(i, rule, pack) for i in node.inputs)
+        return self._add(self.find(group), Expression(node.op, inputs, rule, pack))
+
+    def _intern(self, node: Built, rule: str, pack: str) -> int:
+        if isinstance(node, Ref):
+            return self.find(node.group)
+        inputs = tuple(self._intern(i, rule, pack) for i in node.inputs)
+        known = self._group_of.get((node.op, inputs))
+        if known is not None:
+            return self.find(known)
+        group = self._new_group(None)
+        self._add(group, Expression(node.op, inputs, rule, pack))
+        return group
+
+    def _add(self, group: int, expression: Expression) -> bool:
+        key = (expression.op, expression.inputs)
+        known = self._group_of.get(key)
+        if known is not None:
+            if self.find(known) == group:
+                return False
+            self._merge(group, known, expression.rule)
+            return True
+        self._group_of[key] = group
+        self.groups[group].expressions.append(expression)
+        return True
+
+    def _merge(self, keep: int, other: int, rule: str) -> None:
+        keep, other = self.find(keep), self.find(other)
+        if self.groups[keep].about is None:
+            keep, other = other, keep
+        self._parent[other] = keep
+        moved = self.groups[other].expressions
+        self.groups[keep].expressions.extend(e for e in moved if e not in self.groups[keep].expressions)
+        self.groups[other].expressions = []
+        self.emit("merged", rule, keep, f"with {other}")
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        """Rewrite inputs to the groups that stand for them; expressions that became equal merge their groups."""
+        while True:
+            seen: dict[tuple[Op, tuple[int, ...]], int] = {}
+            clash: tuple[int, int] | None = None
+            for group in self.live_groups():
+                fresh: dict[tuple[Op, tuple[int, ...]], Expression] = {}
+                for e in group.expressions:
+                    inputs = tuple(self.find(i) for i in e.inputs)
+                    fresh.setdefault((e.op, inputs), Expression(e.op, inputs, e.rule, e.pack))
+                group.expressions = list(fresh.values())
+                for key in fresh:
+                    if seen.setdefault(key, group.number) != group.number:
+                        clash = (seen[key], group.number)
+            self._group_of = seen
+            if clash is None:
+                return
+            keep, other = clash
+            if self.groups[keep].about is None:
+                keep, other = other, keep
+            self._parent[other] = keep
+            self.groups[keep].expressions.extend(self.groups[other].expressions)
+            self.groups[other].expressions = []
+
+    def live_groups(self) -> Iterator[Group]:
+        """The groups that stand for themselves."""
+        return (g for g in self.groups if self._parent[g.number] == g.number)
+
+    def group(self, number: int) -> Group:
+        """A group by number, after merges."""
+        return self.groups[self.find(number)]

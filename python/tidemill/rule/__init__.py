@@ -1,0 +1,1 @@
+"""Rules: how they are written, found and run."""

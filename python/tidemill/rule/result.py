@@ -1,0 +1,37 @@
+"""The three kinds of results of a rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tidemill.memo.memo import Built
+from tidemill.plan.ops import Op, Tree
+from tidemill.tvr.form import Form
+
+
+@dataclass(frozen=True, slots=True)
+class NewForm:
+    """The matched relation (or `tvr`, if given) has this form, computed so."""
+
+    form: Form
+    built: Built
+
+
+@dataclass(frozen=True, slots=True)
+class Equivalent:
+    """The matched relation can be written so; the leaves are the relations of `Match.inputs` by number."""
+
+    op: Op
+    inputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """The matched relation stands in a typed link to that of a tree."""
+
+    kind: str
+    tree: Tree
+
+
+Result: TypeAlias = NewForm | Equivalent | Linked

@@ -1,0 +1,68 @@
+"""Forms of a time-varying relation, and the times they are about (Tempura section 3).
+
+A form is what can be known of a relation: its snapshot at a time, its change over an interval, either as signed rows
+(multiplicity perspective) or as parts that merge per key (attribute perspective). Packs may bring kinds of their own.
+Rules speak of a symbolic `Span`; the memo holds one copy per interval of the schedule (translational symmetry).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Time: TypeAlias = int
+"""Position on the schedule: 0 is the last run before it, 1 the first time point planned."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormKind:
+    """A kind of form. `interval`: about a change rather than a moment; `signed`: rows carry counts."""
+
+    name: str
+    interval: bool
+    signed: bool
+
+
+SNAPSHOT = FormKind("snapshot", interval=False, signed=False)
+DELTA = FormKind("delta", interval=True, signed=True)
+ATTRIBUTE = FormKind("attribute", interval=False, signed=False)
+ATTRIBUTE_DELTA = FormKind("attribute_delta", interval=True, signed=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The interval (old, new] that a rule is applied to."""
+
+    old: Time
+    new: Time
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A kind at a time (`start` None) or over the interval (start, end]."""
+
+    kind: FormKind
+    start: Time | None
+    end: Time
+
+    def __str__(self) -> str:
+        return f"{self.kind.name}@{self.end}" if self.start is None else f"{self.kind.name}({self.start}, {self.end}]"
+
+
+def at(kind: FormKind, time: Time) -> Form:
+    """The form of a moment."""
+    return Form(kind, None, time)
+
+
+def over(kind: FormKind, span: Span) -> Form:
+    """The form of a change."""
+    return Form(kind, span.old, span.new)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A typed edge between two relations, such as "positive part of"; packs bring their own kinds."""
+
+    kind: str
+    of: int
+    to: int

@@ -1,0 +1,1 @@
+"""Recompute only what the change touches: groups and join keys."""

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidemill.plan.ops import Join, Net
+from tidemill.rule.build import keys, negate, node, total, with_keys
+from tidemill.rule.match import Match
+from tidemill.rule.result import Result
+from tidemill.rule.rule import rule
+
+
+@rule(Join)
+def affected_join_keys(m: Match) -> Iterator[Result]:
+    """Only the join keys that a changed row has, on either side, are joined again.
+
+    Matches:  L op R on l = r and ..., op any join but an inner one
+    Yields:   delta = (L.new |x K) op (R.new |x K) - (L.old |x K) op (R.old |x K)
+              with K = the keys of delta L and of delta R
+
+    Why: rows of a key meet rows of that key only, so outer, semi, anti and existence joins are right without a formula
+        of their own, whatever else stands in the condition.
+    Unsafe: without an equality between the sides (every row depends on every other; then nothing is yielded), or if
+        NULL keys were dropped from K: an outer join pads them.
+    Citation: folklore, as in [DBSP] and in pg_ivm.
+    """
+    assert isinstance(m.op, Join)
+    if m.op.kind == "inner" or not m.relation.props.changed:
+        return
+    left, right = m.inputs
+    named = m.named_keys(m.op.condition)
+    if not named or not m.relation.props.reproducible:
+        return
+    of_left = tuple((k.column, k.left) for k in named)
+    of_right = tuple((k.column, k.right) for k in named)
+    touched = keys((of_left, left.delta), (of_right, right.delta))
+    left_on = tuple((e, c) for c, e in of_left)
+    right_on = tuple((e, c) for c, e in of_right)
+    new = node(m.op, with_keys(left_on, left.new, touched), with_keys(right_on, right.new, touched))
+    old = node(m.op, with_keys(left_on, left.old, touched), with_keys(right_on, right.old, touched))
+    yield m.delta(node(Net(m.relation.columns), total(m.relation.columns, new, negate(old))))

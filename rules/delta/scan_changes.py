@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidemill.plan.ops import Changes, Scan
+from tidemill.rule.build import node
+from tidemill.rule.match import Match
+from tidemill.rule.result import Result
+from tidemill.rule.rule import rule
+
+
+@rule(Scan)
+def scan_changes(m: Match) -> Iterator[Result]:
+    """A source's own record of changes is the delta of its scan.
+
+    Matches:  scan R              Yields:  delta(R) = changes R
+
+    Why: everything incremental starts here; the change feed is as small as the change.
+    Unsafe: for a source that cannot tell its changes between the two positions (files were rewritten, history is
+        gone): then no delta exists and only computing again is left.
+    Citation: [Tempura] section 4.1.
+    """
+    assert isinstance(m.op, Scan)
+    if m.tells_changes(m.op.source):
+        yield m.delta(node(Changes(m.op.source, m.op.columns)))
