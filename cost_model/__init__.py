@@ -1,0 +1,1 @@
+"""The cost model: cardinalities and operator costs. Replaceable; the core knows only `tidemill.search.costing`."""

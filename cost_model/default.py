@@ -1,0 +1,165 @@
+"""The default cost model: textbook cardinalities, and CPU milliseconds per row and operator.
+
+Constants are milliseconds of executor CPU per row on one core, read off TPC-H at scale factor 1 with Spark 4.2 on the
+machine that Tidemill is developed on; only their ratios matter for choosing a plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tidemill.plan.expr import Handle
+from tidemill.plan.ops import (
+    Aggregate,
+    Changes,
+    Empty,
+    Filter,
+    Final,
+    FinalChange,
+    Join,
+    KeyFilter,
+    Keys,
+    Limit,
+    Merge,
+    Net,
+    Op,
+    Partial,
+    ResultScan,
+    Scan,
+    StateScan,
+    Sum,
+    Union,
+)
+from tidemill.plan.query import Query
+from tidemill.search.costing import CpuMs, Facts, Rows
+
+UNKNOWN_ROWS = 1e6
+"""Rows of a source without statistics."""
+UNKNOWN_CHANGE = 0.01
+"""Share of a source that is assumed to change per run where nothing is known."""
+EQUALITY_SELECTIVITY = 0.05
+OTHER_SELECTIVITY = 0.4
+GROUP_SHARE = 0.2
+"""Groups per input row of an aggregate with keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultCostModel:
+    """CPU milliseconds per row; see the module's docstring."""
+
+    name: str = "default"
+    scan: float = 4e-4
+    changes: float = 1.5e-3
+    row: float = 5e-5
+    hash: float = 4e-4
+    shuffle: float = 6e-4
+    broadcast_rows: float = 1e6
+    """Up to this many rows the small side of a join is broadcast."""
+
+    def rows(self, op: Op, inputs: Sequence[Rows], facts: Facts) -> Rows:
+        """Rows out of one operator."""
+        match op:
+            case Scan(source=source):
+                return Rows(source_rows(facts, source))
+            case Changes(source=source):
+                return Rows(change_rows(facts, source))
+            case Empty():
+                return Rows(0.0)
+            case Filter(condition):
+                return Rows(inputs[0] * prod(_selectivity(facts.query, c) for c in condition))
+            case Join(kind):
+                return self._join_rows(op, kind, inputs, facts)
+            case Aggregate(keys, _) | Partial(keys, _):
+                return Rows(_groups(inputs[0]) if keys else 1.0)
+            case Keys():
+                return Rows(_groups(sum(inputs)))
+            case Merge():
+                return Rows(max(inputs))
+            case FinalChange():
+                return Rows(2 * inputs[1])
+            case KeyFilter():
+                return Rows(min(inputs[0], max(inputs[1] * 4, inputs[0] * 0.0005)))
+            case Limit(limit=limit):
+                return Rows(min(inputs[0], float(getattr(limit, "value", None) or 100)))
+            case Sum() | Union():
+                return Rows(sum(inputs))
+            case StateScan() | ResultScan():
+                return Rows(facts.kept_rows(op))
+            case _:
+                return Rows(max(inputs, default=1.0))
+
+    def _join_rows(self, op: Join, kind: str, inputs: Sequence[Rows], facts: Facts) -> Rows:
+        if kind in {"semi", "anti"}:
+            return Rows(inputs[0] * 0.5 if len(inputs) < 2 else min(inputs[0], max(inputs[1], inputs[0] * 0.1)))
+        if kind == "existence":
+            return inputs[0]
+        share = facts.selectivity.get(op.condition)
+        if share is None:
+            share = 1.0 / max(*inputs, 1.0) if op.condition else 1.0
+        inner = prod(inputs) * share
+        return Rows(inner if kind == "inner" else max(inner, inputs[0]))
+
+    def cost(self, op: Op, inputs: Sequence[Rows], output: Rows, facts: Facts) -> CpuMs:
+        """CPU milliseconds of one operator."""
+        total = float(sum(inputs))
+        match op:
+            case Scan():
+                return CpuMs(output * self.scan)
+            case StateScan() | ResultScan():
+                return CpuMs(output * self.scan * 2)
+            case Changes():
+                return CpuMs(output * self.changes)
+            case Join() | KeyFilter():
+                small = sorted(inputs)[:-1]
+                if sum(small) <= self.broadcast_rows:
+                    return CpuMs(sum(small) * self.hash + max(inputs) * self.row * 4 + output * self.row)
+                return CpuMs(total * (self.shuffle + self.hash) + output * self.row)
+            case Aggregate() | Partial() | Merge() | Keys():
+                return CpuMs(total * self.hash + output * self.shuffle)
+            case Net():
+                return CpuMs(total * (self.hash + self.shuffle))
+            case FinalChange():
+                return CpuMs(inputs[0] * self.row * 4 + inputs[1] * (self.hash + self.shuffle))
+            case Final() | Filter():
+                return CpuMs(total * self.row)
+            case Limit():
+                return CpuMs(total * self.row * 2)
+            case _:
+                return CpuMs(total * self.row)
+
+
+def source_rows(facts: Facts, source: int) -> float:
+    """Rows of a source's snapshot."""
+    known = facts.sources[source].rows if source in facts.sources else None
+    if known is None:
+        size = facts.sources[source].bytes if source in facts.sources else None
+        return size / 50 if size else UNKNOWN_ROWS  # about 50 bytes a row in a columnar file
+    return known
+
+
+def change_rows(facts: Facts, source: int) -> float:
+    """Rows of a source's change: an update counts as a delete and an insert."""
+    change = facts.sources.get(source)
+    if change is None or change.inserts is None or change.deletes is None:
+        return max(1.0, source_rows(facts, source) * UNKNOWN_CHANGE)
+    return change.inserts + change.deletes
+
+
+def _groups(rows: float) -> float:
+    return max(1.0, rows * GROUP_SHARE) if rows > 0 else 0.0
+
+
+def _selectivity(query: Query, condition: object) -> float:
+    info = query.info(condition) if isinstance(condition, Handle) else None
+    if info is None:
+        return OTHER_SELECTIVITY
+    if info.text.startswith("(isnotnull") or info.text.startswith("isnotnull"):
+        return 1.0
+    if info.compare is not None and info.compare.get("op") in {"=", "<=>"}:
+        return EQUALITY_SELECTIVITY
+    return OTHER_SELECTIVITY
+
+
+MODEL = DefaultCostModel()

@@ -1,0 +1,388 @@
+"""The plan of a run: full or incremental, its steps in order, the states it keeps, and why.
+
+One time point is planned here. The pipeline, top to bottom: normal form; the space of the change; the cheapest plan
+under the policy; against it the full plan; lowering, state by state and the result last.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any
+
+from tidemill.errors import TidemillError
+from tidemill.memo.memo import Expression
+from tidemill.plan.change import SourceChange
+from tidemill.plan.ops import Filter, FinalChange, Net, Project
+from tidemill.plan.query import Query
+from tidemill.rule.engine import Budget
+from tidemill.rule.registry import load_rules
+from tidemill.rule.rule import Rule
+from tidemill.search.costing import CostModel
+from tidemill.search.explain import document, text
+from tidemill.search.extract import Extractor, reads_the_past
+from tidemill.search.lower import COUNT_FIELD, Lowered, Lowerer, NotComputableError, Staged, Wire
+from tidemill.search.seed import CORE, Candidate, advance, base
+from tidemill.search.space import Space, normal_query, space
+from tidemill.settings import PlannerSettings
+from tidemill.tvr.form import DELTA, SNAPSHOT
+
+RECOMPUTE = "recompute"
+ASSUMED_SHARE = 0.01
+"""Share of each source that is taken to change per run when states are chosen at the filling."""
+ASSUMED_ROWS = 1e6
+"""Rows that each source is taken to have at least when states are chosen: tables grow, states are chosen once."""
+WORTH_A_FULL_RUN = 100.0
+"""CPU milliseconds. Below the noise of a few jobs an estimate says nothing: the run stays incremental, which writes
+less and leaves a delta for views above."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """What a run is planned for.
+
+    Attributes:
+        states: names of the states that can be read at the old positions.
+        first: nothing was filled yet.
+        full_reason: why the run must be full (a reason of SHOW REFRESHES); None if it need not be.
+    """
+
+    query: Query
+    policy: str
+    sources: Mapping[int, SourceChange]
+    states: frozenset[str]
+    first: bool
+    full_reason: str | None
+    settings: PlannerSettings = field(default_factory=PlannerSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to execute and write: a state's base or segment, the signed delta, or the whole result."""
+
+    name: str
+    target: str
+    state: str | None
+    mode: str | None
+    plan: Wire
+    columns: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StateSpec:
+    """A state kept after the run; columns as (field, type)."""
+
+    name: str
+    form: str
+    columns: tuple[tuple[str, str], ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """A run, ready to be bound to positions. `estimated` in CPU milliseconds; `explain` as sql.md's JSON document."""
+
+    kind: str
+    reason: str | None
+    steps: tuple[Step, ...]
+    methods: tuple[str, ...]
+    estimated: float
+    keys: tuple[str, ...] | None
+    states: tuple[StateSpec, ...]
+    explain: Mapping[str, Any]
+    text: str
+
+
+def plan_run(request: PlanRequest) -> RunPlan:
+    """Plan a run.
+
+    Raises:
+        TidemillError: TIDEMILL_NOT_INCREMENTAL under INCREMENTAL or STRICT, if an operator has no rule but `recompute`.
+    """
+    planning = _Planning(replace(request, query=normal_query(request.query)))
+    if request.first or request.full_reason is not None:
+        return planning.full(request.full_reason or "FIRST")
+    return planning.incremental()
+
+
+class _Planning:
+    """One call of `plan_run`."""
+
+    def __init__(self, request: PlanRequest) -> None:
+        self.request = request
+        self.model: CostModel = _model(request.settings.cost_model)
+        rules = load_rules(request.settings.rules_paths)
+        self.rules: list[Rule] = [r for r in rules if r.pack in request.settings.packs]
+        self.budget = Budget(seconds=request.settings.time_limit)
+
+    def _space(self, sources: Mapping[int, SourceChange], states: frozenset[str] | None) -> Space:
+        return space(self.request.query, sources, self.rules, self.model, self.budget, "", states)
+
+    def _extractor(self, found: Space, prefer: str | None = None, *, past: bool = True) -> Extractor:
+        root_delta = found.memo.change(found.root, DELTA)
+        whole_allowed = self.request.policy == "AUTO"
+
+        def allowed(group: int, e: Expression) -> bool:
+            if not past and reads_the_past(e.op):
+                return False
+            whole = e.pack == RECOMPUTE and group == found.memo.find(root_delta)
+            return whole_allowed or not whole
+
+        return Extractor(found.memo, self.model, found.facts, allowed, prefer or self.request.settings.prefer)
+
+    # -- incremental --------------------------------------------------------------------------------------------------
+
+    def incremental(self) -> RunPlan:
+        """The cheapest plan from the change, unless the policy allows a full one that is cheaper."""
+        found = self._space(self.request.sources, self.request.states)
+        if self.request.policy in {"INCREMENTAL", "STRICT"}:
+            self._check_rules(found)
+        extractor = self._extractor(found)
+        change = found.memo.change(found.root, DELTA)
+        if extractor.best(change) is None:
+            return self.full("NOT_INCREMENTAL: " + _unable(found, extractor))
+        plan = self._assemble_change(found, extractor, change)
+        if self.request.policy != "AUTO" or self.request.settings.prefer is not None:
+            return plan
+        full = self.full("COST")
+        if not _from_the_past(plan.steps):
+            return replace(full, reason="COST" if self._without_recompute(found).best(change) else "NOT_INCREMENTAL")
+        return full if full.estimated < plan.estimated - WORTH_A_FULL_RUN else plan
+
+    def _without_recompute(self, found: Space) -> Extractor:
+        return Extractor(found.memo, self.model, found.facts, lambda _g, e: e.pack != RECOMPUTE)
+
+    def _check_rules(self, found: Space) -> None:
+        without = self._without_recompute(found)
+        if without.best(found.memo.change(found.root, DELTA)) is None:
+            operator, _, reason = _unable(found, without).partition(": ")
+            raise TidemillError("TIDEMILL_NOT_INCREMENTAL", {"operator": operator, "reason": reason})
+
+    def _assemble_change(self, found: Space, extractor: Extractor, change: int) -> RunPlan:
+        steps: list[Step] = []
+        used: list[tuple[int, Expression]] = []
+        staged: dict[int, Staged] = {}
+        specs: list[StateSpec] = []
+        saves: dict[int, str] = {}
+        cost = 0.0
+        for candidate in found.candidates:
+            if candidate.name not in self.request.states:
+                continue
+            if found.memo.tvrs[candidate.tvr].props.changed:
+                group = advance(found.memo, candidate)
+                try:
+                    lowered = self._lower(found, extractor, staged, used, group, net=candidate.partial is None)
+                except NotComputableError:
+                    continue  # it cannot follow this change: dropped, and the next full run makes it anew
+                cost += extractor.cost(group)
+                steps.append(_state_step(candidate, "segment", lowered, found))
+                staged[found.memo.find(group)] = _staged(steps[-1], candidate, lowered)
+                saves[found.memo.find(group)] = candidate.name
+                extractor.stage(group)
+            specs.append(_spec(candidate, found))
+        cost += extractor.cost(change)
+        lowered = self._lower(found, extractor, staged, used, change, net=True)
+        output = tuple(self.request.query.output)
+        assert lowered.count is not None
+        steps.append(Step("delta", "delta", None, None, lowered.node, (*output, (lowered.count, COUNT_FIELD))))
+        return self._plan("INCREMENTAL", None, steps, used, cost, specs, found, extractor, saves)
+
+    def _lower(
+        self,
+        found: Space,
+        extractor: Extractor,
+        staged: Mapping[int, Staged],
+        used: list[tuple[int, Expression]],
+        group: int,
+        *,
+        net: bool,
+    ) -> Lowered:
+        lowerer = Lowerer(found.memo, extractor, staged, found.base_rows)
+        lowered = lowerer.group(group)
+        if net and not _is_net(found, extractor, group):
+            lowered = lowerer.net(lowered)
+        used.extend(u for u in lowerer.used if u not in used)
+        return lowered
+
+    # -- full ---------------------------------------------------------------------------------------------------------
+
+    def full(self, reason: str) -> RunPlan:
+        """Everything from the sources: the states worth keeping first, then the result over them."""
+        unchanged = {n: replace(s, changed=False) for n, s in self.request.sources.items()}
+        found = self._space(unchanged, frozenset())
+        extractor = self._extractor(found, past=False)
+        kept = frozenset() if self.request.policy == "FULL" else self._worth_keeping()
+        steps: list[Step] = []
+        used: list[tuple[int, Expression]] = []
+        staged: dict[int, Staged] = {}
+        specs: list[StateSpec] = []
+        saves: dict[int, str] = {}
+        cost = 0.0
+        for candidate in found.candidates:
+            if candidate.name not in kept:
+                continue
+            group = base(found.memo, candidate)
+            cost += extractor.cost(group)
+            lowered = self._lower(found, extractor, staged, used, group, net=False)
+            if candidate.partial is None:
+                lowered = Lowerer(found.memo, extractor, staged, found.base_rows).signed(lowered)
+            steps.append(_state_step(candidate, "base", lowered, found))
+            if candidate.partial is not None:
+                staged[found.memo.find(group)] = _staged(steps[-1], candidate, lowered)
+                saves[found.memo.find(group)] = candidate.name
+                extractor.stage(group)
+            specs.append(_spec(candidate, found))
+        group = found.memo.moment(found.root, SNAPSHOT, old=False)
+        if extractor.cost(group) == inf:
+            raise TidemillError("TIDEMILL_PLANNER_FAILED", {"reason": _unable(found, extractor)})
+        cost += extractor.cost(group)
+        lowered = self._lower(found, extractor, staged, used, group, net=False)
+        steps.append(Step("result", "result", None, None, lowered.node, tuple(self.request.query.output)))
+        return self._plan("FULL", reason, steps, used, cost, specs, found, extractor, saves)
+
+    def _worth_keeping(self) -> frozenset[str]:
+        """Names of the states that the cheapest incremental plan of a small change reads, and those they need."""
+        assumed = {n: _assumed(s, self.request.query.sources[n].kind) for n, s in self.request.sources.items()}
+        found = self._space(assumed, None)
+        extractor = self._extractor(found)
+        kept: set[str] = set()
+        pending = [found.memo.change(found.root, DELTA)]
+        while pending:
+            group = pending.pop()
+            if extractor.best(group) is None:
+                continue
+            lowerer = Lowerer(found.memo, extractor, {}, found.base_rows)
+            lowerer.group(group)
+            read = {getattr(e.op, "name", "") for _, e in lowerer.used}
+            for candidate in found.candidates:
+                if candidate.name in read - kept:
+                    kept.add(candidate.name)
+                    if found.memo.tvrs[candidate.tvr].props.changed:
+                        pending.append(advance(found.memo, candidate))
+        return frozenset(kept)
+
+    # -- the plan -----------------------------------------------------------------------------------------------------
+
+    def _plan(
+        self,
+        kind: str,
+        reason: str | None,
+        steps: list[Step],
+        used: list[tuple[int, Expression]],
+        cost: float,
+        specs: list[StateSpec],
+        found: Space,
+        extractor: Extractor,
+        saves: Mapping[int, str],
+    ) -> RunPlan:
+        packs = {e.pack for _, e in used} - {CORE}
+        methods = (RECOMPUTE,) if kind == "FULL" else tuple(sorted(packs))
+        explained = document(
+            found, extractor, used, saves, methods, specs, cost, kind, reason, self._alternatives(kind, found)
+        )
+        return RunPlan(
+            kind=kind,
+            reason=reason,
+            steps=tuple(steps),
+            methods=methods,
+            estimated=cost,
+            keys=_keys(self.request.query, found),
+            states=tuple(specs),
+            explain=explained,
+            text=text(found, explained),
+        )
+
+    def _alternatives(self, kind: str, found: Space) -> list[tuple[tuple[str, ...], float]]:
+        """The best plan of each pack with what it needs underneath; for a full run, that run alone."""
+        if kind == "FULL":
+            return []
+        change = found.memo.change(found.root, DELTA)
+        result: list[tuple[tuple[str, ...], float]] = []
+        for pack in sorted({r.pack for r in self.rules}):
+            cost = self._extractor(found, pack).cost(change)
+            if cost < inf:
+                result.append(((pack,), cost % 1e12))
+        return result
+
+
+def _model(name: str) -> CostModel:
+    module = importlib.import_module(f"tidemill.cost_model.{name}")
+    model: CostModel = module.MODEL
+    return model
+
+
+def _assumed(source: SourceChange, kind: str) -> SourceChange:
+    rows = max(source.rows or ASSUMED_ROWS, ASSUMED_ROWS)
+    share = rows * ASSUMED_SHARE
+    changed = kind != "static"
+    return replace(source, changed=changed, old_readable=True, reason=None, rows=rows, inserts=share, deletes=share)
+
+
+def _keys(query: Query, found: Space) -> tuple[str, ...] | None:
+    names = dict(query.output)
+    keys = [k for k in found.memo.tvrs[found.root].props.keys if k and k <= names.keys()]
+    if not keys:
+        return None
+    return tuple(n for c, n in query.output if c in min(keys, key=len))
+
+
+def _is_net(found: Space, extractor: Extractor, group: int) -> bool:
+    """True if the chosen rows of a delta hold each row value once."""
+    choice = extractor.best(group)
+    if choice is None or choice.expression is None:
+        return True
+    e = choice.expression
+    match e.op:
+        case Net() | FinalChange():
+            return True
+        case Filter():
+            return _is_net(found, extractor, e.inputs[0])
+        case Project(columns):
+            kept = {getattr(x, "id", None) for _, x in columns}
+            below = found.memo.group(e.inputs[0]).about
+            covers = below is not None and set(found.memo.tvrs[below[0]].props.columns) <= kept
+            return covers and _is_net(found, extractor, e.inputs[0])
+        case _:
+            return False
+
+
+def _from_the_past(steps: tuple[Step, ...]) -> bool:
+    """True if a plan's content comes from changes or states, not from whole sources alone."""
+
+    def reads(node: Wire) -> bool:
+        return node["op"] in {"changes", "state"} or any(reads(i) for i in node.get("inputs", ()))
+
+    return any(reads(s.plan) for s in steps)
+
+
+def _unable(found: Space, extractor: Extractor) -> str:
+    """The lowest operator whose delta nothing computes, and why, as "operator: reason"."""
+    for tvr in found.memo.tvrs:
+        if not tvr.props.changed or extractor.best(found.memo.change(tvr.number, DELTA)) is not None:
+            continue
+        op, _ = tvr.expressions[0]
+        reason = getattr(op, "reason", "") or "no rule but recompute applies to it"
+        name = getattr(op, "name", "") or " ".join(x for x in (getattr(op, "kind", ""), type(op).__name__.lower()) if x)
+        return f"{name}: {reason}"
+    return "query: no plan was found"
+
+
+def _state_step(candidate: Candidate, mode: str, lowered: Lowered, found: Space) -> Step:
+    columns = [(c, f) for c, f, _ in candidate.scan.columns]
+    if lowered.count is not None:
+        columns.append((lowered.count, COUNT_FIELD))
+    return Step(f"{mode} of {candidate.name}", "state", candidate.name, mode, lowered.node, tuple(columns))
+
+
+def _staged(step: Step, candidate: Candidate, lowered: Lowered) -> Staged:
+    return Staged(step.name, tuple((c, f) for c, f, _ in candidate.scan.columns), lowered.count is not None)
+
+
+def _spec(candidate: Candidate, found: Space) -> StateSpec:
+    fields = [(f, t) for _, f, t in candidate.scan.columns]
+    if candidate.partial is None:
+        fields.append((COUNT_FIELD, "long"))
+    op, _ = found.memo.tvrs[candidate.tvr].expressions[0]
+    return StateSpec(candidate.name, candidate.kind.name, tuple(fields), type(op).__name__.lower())

@@ -1,0 +1,178 @@
+"""Chosen views, operator by operator, each pack preferred in turn: the traps of design.md section 6, every time."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+
+import pytest
+
+from tests.maintain import Changes, Mode, View
+from tests.semantics import INF, NAN, Record, Row
+from tidemill.rule.registry import PACKS
+
+SOURCES = """\
+source 0 t [a: long, b: long, x: double] rows=1000000
+source 1 u [a: long, b: long, x: double] rows=1000000
+source 2 w [a: long, b: long, x: double] rows=1000000
+"""
+T = "scan 0 [#0 := a, #1 := b, #2 := x]"
+T_AGAIN = "scan 0 [#3 := a, #4 := b, #5 := x]"
+U = "scan 1 [#3 := a, #4 := b, #5 := x]"
+W = "scan 2 [#6 := a, #7 := b, #8 := x]"
+
+
+def plan(line: str, *inputs: str) -> str:
+    """An operator over inputs, indented."""
+    return "\n".join((line, *("  " + x for i in inputs for x in i.splitlines())))
+
+
+OUTER = plan("join left [(#0 = #3), (#1 < #4)]", T, U)
+ADDITIVE = "#10 := count(*), #11 := count(#1), #12 := sum(#1), #13 := avg(#1), #14 := sum(#2), #15 := avg(#2)"
+HOLISTIC = "#10 := min(#1), #11 := max(#2), #12 := count(distinct #1), #13 := sum(distinct #1), #14 := count(*)"
+VIEWS = {
+    "filter": plan("filter [(#0 > 0)]", T),
+    "project": plan("project [#9 := (#0 + #1)]", T),
+    "union": plan("union [#9, #10] from=[[#0, #1], [#4, #3]]", T, U),
+    "self union": plan("union [#9] from=[[#0], [#4]]", T, T_AGAIN),
+    "inner join": plan("join inner [(#0 = #3)]", T, U),
+    "null-safe join": plan("join inner [(#0 <=> #3)]", T, U),
+    "self-join": plan("join inner [(#0 = #4)]", T, T_AGAIN),
+    "three inputs": plan("join inner [(#4 = #6), (#1 < #7)]", plan("join inner [(#0 = #3)]", T, U), W),
+    "cross join": plan("join inner []", T, U),
+    "left join": plan("join left [(#0 = #3)]", T, U),
+    "left join, more conditions": OUTER,
+    "left join, left condition": plan("join left [(#0 = #3), (#1 > 0)]", T, U),
+    "left join, no equality": plan("join left [(#1 < #4)]", T, U),
+    "left join, null-safe": plan("join left [(#0 <=> #3), (#1 = #4)]", T, U),
+    "left join with itself": plan("join left [(#0 = #4)]", T, T_AGAIN),
+    "left join of left joins": plan("join left [(#3 = #6)]", OUTER, W),
+    "right join": plan("join right [(#0 = #3), (#1 < #4)]", T, U),
+    "full join": plan("join full [(#0 = #3), (#1 < #4)]", T, U),
+    "semi join": plan("join semi [(#0 = #3)]", T, U),
+    "anti join": plan("join anti [(#0 = #3), (#1 <= #4)]", T, U),
+    "anti join, no equality": plan("join anti [(#1 < #4)]", T, U),
+    "existence join": plan("join existence [(#0 = #3)] exists=#9", T, U),
+    "sums": plan(f"aggregate keys=[#9 := #0] calls=[{ADDITIVE}]", T),
+    "global sums": plan(f"aggregate keys=[] calls=[{ADDITIVE}]", T),
+    "moments": plan("aggregate keys=[#9 := #0] calls=[#10 := stddev_samp(#1), #11 := var_pop(#2)]", T),
+    "filtered calls": plan(
+        "aggregate keys=[#9 := #0] calls=[#10 := sum(#1) filter (#1 > 0), #11 := count(*) filter (#0 = 1)]", T
+    ),
+    "extrema and distinct": plan(f"aggregate keys=[#9 := #0] calls=[{HOLISTIC}]", T),
+    "global extrema": plan(f"aggregate keys=[] calls=[{HOLISTIC}]", T),
+    "distinct": plan("aggregate keys=[#9 := #0, #10 := #1] calls=[]", T),
+    "having": plan("filter [(#11 > 1)]", plan("aggregate keys=[#9 := #0] calls=[#11 := count(*)]", T)),
+    "sums over a left join": plan("aggregate keys=[#9 := #0] calls=[#10 := count(#4), #11 := sum(#4)]", OUTER),
+    "sums of sums": plan(
+        "aggregate keys=[#20 := #12] calls=[#21 := count(*), #22 := sum(#9)]",
+        plan("aggregate keys=[#9 := #0] calls=[#12 := sum(#1)]", T),
+    ),
+    "extrema of sums": plan(
+        "aggregate keys=[] calls=[#21 := max(#12)]", plan("aggregate keys=[#9 := #0] calls=[#12 := sum(#1)]", T)
+    ),
+    "sums joined": plan("join left [(#9 = #3)]", plan("aggregate keys=[#9 := #0] calls=[#12 := sum(#1)]", T), U),
+    "limit": plan("limit 2 order=[#0 desc nulls last, #1 asc nulls first, #2 asc nulls first]", T),
+    "limit of groups": plan(
+        "limit 2 offset=1 order=[#12 desc nulls last, #9 asc nulls first]",
+        plan("aggregate keys=[#9 := #0] calls=[#12 := min(#1)]", T),
+    ),
+    "window": plan("opaque Window [#0, #1, #2, #9] (no rule)", T),
+    "sums over a window": plan(
+        "aggregate keys=[#20 := #9] calls=[#21 := sum(#1)]", plan("opaque Window [#0, #1, #2, #9] (no rule)", T)
+    ),
+}
+FREE = {
+    "limit with ties": plan("limit 2 order=[#0 asc nulls first]", T),
+    "any rows": plan("limit 2 order=[]", plan("join inner [(#0 = #3)]", T, U)),
+}
+
+
+def record(dice: random.Random) -> Record:
+    floats = (None, Fraction(1, 10), Fraction(10**16), Fraction(-(10**16)), NAN, INF, -INF)
+    small = (None, 0, 1, 2)
+    return {"a": dice.choice(small), "b": dice.choice(small), "x": dice.choice(floats)}
+
+
+def table(dice: random.Random, rows: int) -> list[Record]:
+    return [record(dice) for _ in range(rows)]
+
+
+def changes(dice: random.Random, view: View) -> Changes:
+    """Deletes, inserts and a row that came and went, on one or more sources."""
+    numbers = dice.sample(sorted(view.tables), dice.randint(1, len(view.tables)))
+    feed: dict[int, list[tuple[Record, int]]] = {}
+    for n in numbers:
+        share = dice.choice((0.2, 0.5, 1.0))
+        gone = [(r, -1) for r in view.tables[n] if dice.random() < share]
+        brief = record(dice)
+        feed[n] = [*gone, *((record(dice), 1) for _ in range(dice.randint(0, 4))), (brief, 1), (brief, -1)]
+    return feed
+
+
+def maintained(text: str, mode: Mode, seed: int, rounds: int) -> View:
+    dice = random.Random(seed)
+    view = View(SOURCES + text, {n: table(dice, dice.randint(0, 6)) for n in range(3)}, mode, seed=seed)
+    for _ in range(rounds):
+        view.refresh(changes(dice, view))
+    return view
+
+
+@pytest.mark.parametrize("prefer", [None, *PACKS])
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_is_its_query_after_every_run(name: str, prefer: str | None) -> None:
+    kinds: Counter[str] = Counter()
+    for seed in range(3):
+        kinds.update(maintained(VIEWS[name], Mode(prefer=prefer, shake=seed or None), seed, 4).kinds)
+    assert kinds["INCREMENTAL"] > 0 or prefer is None  # free to choose, it may find the full run cheaper
+
+
+@pytest.mark.parametrize("keep", [0.0, 1.0])
+@pytest.mark.parametrize("name", VIEWS)
+def test_all_states_or_none(name: str, keep: float) -> None:
+    maintained(VIEWS[name], Mode(prefer="delta", keep=keep), 7, 4)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_without_old_snapshots(name: str) -> None:
+    maintained(VIEWS[name], Mode(readable=False), 3, 4)
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_a_free_answer_stays_a_valid_one(name: str) -> None:
+    """Ties may be broken anew in each run; what is retracted is always what the view holds."""
+
+    def valid(rows: Sequence[Row], view: View) -> None:
+        limit = view.query.document["root"]
+        unlimited = View(SOURCES + FREE[name].partition("\n")[2].replace("\n  ", "\n").strip(), view.tables)
+        every = Counter(unlimited.rows())
+        assert not Counter(rows) - every
+        assert len(rows) == min(2, every.total())
+        if limit["order"]:
+            firsts = sorted((r[0] is not None, r[0] or 0) for r in every.elements())
+            assert sorted((r[0] is not None, r[0] or 0) for r in rows) == firsts[: len(rows)]
+
+    for seed in range(4):
+        dice = random.Random(seed)
+        view = View(SOURCES + FREE[name], {n: table(dice, 5) for n in range(3)}, Mode(prefer="delta"), valid, seed)
+        for _ in range(4):
+            view.refresh(changes(dice, view))
+        assert "INCREMENTAL" in view.kinds
+
+
+@pytest.mark.parametrize("prefer", [None, *PACKS])
+def test_first_of_a_group_stays_one_of_its_values(prefer: str | None) -> None:
+    text = plan("aggregate keys=[#9 := #0] calls=[#10 := first(#1)]", T)
+
+    def valid(rows: Sequence[Row], view: View) -> None:
+        assert sorted({r[0] for r in rows}, key=str) == sorted({r["a"] for r in view.tables[0]}, key=str)
+        assert all(any(r["a"] == k and r["b"] == v for r in view.tables[0]) for k, v in rows)
+        assert len({r[0] for r in rows}) == len(rows)
+
+    for seed in range(4):
+        dice = random.Random(seed)
+        view = View(SOURCES + text, {n: table(dice, 5) for n in range(3)}, Mode(prefer=prefer), valid, seed)
+        for _ in range(4):
+            view.refresh(changes(dice, view))

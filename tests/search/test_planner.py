@@ -1,0 +1,205 @@
+"""Join orders, extraction, full against incremental, refusals, states chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from cost_model.default import MODEL
+from tidemill.errors import TidemillError
+from tidemill.memo.memo import Memo, Node, Ref
+from tidemill.plan.change import SourceChange
+from tidemill.plan.ops import Changes, Join, Net, Scan
+from tidemill.plan.parse import parse_query
+from tidemill.rule.engine import Budget
+from tidemill.search.costing import Facts
+from tidemill.search.extract import Extractor
+from tidemill.search.join_order import Input, join_order
+from tidemill.search.planner import PlanRequest, RunPlan, plan_run
+from tidemill.search.space import normal_query, space
+from tidemill.settings import PACKS, PlannerSettings
+from tidemill.tvr.form import DELTA, SNAPSHOT, Span
+
+SOURCES = """\
+source 0 t [a: long, b: long] rows=1000000
+source 1 u [a: long, c: long] rows=5000000
+source 2 w [a: long, d: long] rows=1000
+"""
+T, U, W = "  scan 0 [#0 := a, #1 := b]\n", "  scan 1 [#2 := a, #3 := c]\n", "  scan 2 [#4 := a, #5 := d]\n"
+SUMS = "aggregate keys=[#9 := #0] calls=[#10 := sum(#1)]\n" + T
+EXTREMA = "aggregate keys=[#9 := #0] calls=[#10 := min(#1)]\n" + T
+WINDOW = "opaque Window [#0, #1, #9] (windows have no rule yet)\n" + T
+
+
+def change(share: float = 0.001, **more: Any) -> SourceChange:
+    facts: dict[str, Any] = {"changed": True, "old_readable": True, "rows": 1e6}
+    return SourceChange(**{**facts, "inserts": share * 1e6, "deletes": share * 1e6, **more})
+
+
+def planned(text: str, changes: Mapping[int, SourceChange] | None = None, **more: Any) -> RunPlan:
+    query = parse_query(SOURCES + text)
+    sources = {n: change() for n in query.sources} if changes is None else changes
+    request: dict[str, Any] = {"policy": "AUTO", "states": frozenset(), "first": False, "full_reason": None}
+    return plan_run(PlanRequest(query=query, sources=sources, **{**request, **more}))
+
+
+def operators(node: Mapping[str, Any]) -> list[str]:
+    """The operators of a wire plan, parents first."""
+    return [node["op"], *(x for i in node.get("inputs", ()) for x in operators(i))]
+
+
+# -- join order -------------------------------------------------------------------------------------------------------
+
+CHAIN = "join inner [(#0 = #2), (#3 = #4), (#1 < #5)]\n" + T + U + W
+
+
+def inputs(signed: int | None) -> list[Input]:
+    sizes = [1e6, 5e6, 1e3]
+    return [
+        Input(frozenset({2 * i, 2 * i + 1}), 10.0 if i == signed else n, n, i == signed) for i, n in enumerate(sizes)
+    ]
+
+
+@pytest.mark.parametrize(("signed", "order"), [(0, [0, 1, 2]), (2, [2, 1, 0]), (None, [0, 1, 2])])
+def test_joins_go_from_the_delta_outward(signed: int | None, order: list[int]) -> None:
+    query = parse_query(SOURCES + CHAIN)
+    assert isinstance(query.root.op, Join)
+    first, steps = join_order(query, inputs(signed), query.root.op.condition)
+    assert [first, *(s.input for s in steps)] == order
+    assert all(s.broadcast for s in steps) == (signed is not None)
+    seen = [c for s in steps for c in s.condition]
+    assert sorted(seen, key=str) == sorted(query.root.op.condition, key=str)  # each conjunct once
+
+
+def test_a_conjunct_over_the_first_input_alone_is_not_lost() -> None:
+    query = parse_query(SOURCES + "join inner [(#1 > 3)]\n" + T + U)
+    assert isinstance(query.root.op, Join)
+    _, steps = join_order(query, inputs(0)[:2], query.root.op.condition)
+    assert [len(s.condition) for s in steps] == [1]
+
+
+# -- extraction -------------------------------------------------------------------------------------------------------
+
+
+def cyclic() -> tuple[Memo, Extractor, int, int]:
+    """A delta from the new snapshot, the new snapshot from the delta; the delta from the source as well."""
+    query = parse_query(SOURCES + "scan 0 [#0 := a, #1 := b]")
+    memo = Memo(query, frozenset({0}), Span(0, 1), frozenset({0}))
+    memo.register(query.root)
+    delta, new = memo.change(0, DELTA), memo.moment(0, SNAPSHOT, old=False)
+    memo.add(delta, Node(Net((0, 1)), (Ref(new),)), "r", "p")
+    memo.add(new, Node(Net((0, 1)), (Ref(delta),)), "r", "p")
+    facts = Facts(query, {0: change()}, {}, {})
+    return memo, Extractor(memo, MODEL, facts), delta, new
+
+
+def test_a_cycle_computes_nothing() -> None:
+    _, extractor, delta, new = cyclic()
+    assert extractor.best(delta) is None
+    assert extractor.cost(new) == float("inf")
+
+
+def test_a_cycle_is_entered_where_it_is_cheapest() -> None:
+    memo, _, delta, new = cyclic()
+    columns = ((0, "a"), (1, "b"))
+    memo.add(delta, Node(Changes(0, columns)), "r", "p")
+    memo.add(new, Node(Scan(0, columns, "new")), "r", "p")
+    extractor = Extractor(memo, MODEL, Facts(memo.query, {0: change()}, {}, {}))
+    choices = [extractor.best(g) for g in (delta, new)]
+    assert [type(c.expression.op) for c in choices if c and c.expression] == [Changes, Net]
+    extractor.stage(delta)
+    staged = extractor.best(delta)
+    assert staged is not None
+    assert staged.expression is None
+    assert extractor.is_staged(delta)
+    only = Extractor(
+        memo, MODEL, Facts(memo.query, {0: change()}, {}, {}), lambda _g, e: not isinstance(e.op, Changes | Net)
+    )
+    assert only.best(delta) is None
+
+
+# -- the run ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_small_change_is_followed_and_a_large_one_is_not() -> None:
+    assert planned(EXTREMA).kind == "INCREMENTAL"
+    large = planned(EXTREMA, {0: change(share=3.0)} | {n: change(changed=False) for n in (1, 2)})
+    assert (large.kind, large.reason, large.methods) == ("FULL", "COST", ("recompute",))
+
+
+def test_a_full_run_by_reason() -> None:
+    assert planned(SUMS, first=True).reason == "FIRST"
+    assert planned(SUMS, full_reason="SCHEMA_CHANGED").reason == "SCHEMA_CHANGED"
+
+
+@pytest.mark.parametrize("policy", ["INCREMENTAL", "STRICT"])
+def test_what_has_no_rule_is_refused_by_name(policy: str) -> None:
+    with pytest.raises(TidemillError) as caught:
+        planned(WINDOW, policy=policy)
+    assert "Window: windows have no rule yet" in str(caught.value)
+    with pytest.raises(TidemillError, match="aggregate: no rule but recompute"):
+        planned(EXTREMA, policy=policy, settings=PlannerSettings(packs=frozenset({"delta", "recompute"})))
+
+
+def test_under_auto_it_is_recomputed_alone() -> None:
+    above = "aggregate keys=[#19 := #9] calls=[#20 := count(*)]\n" + "\n".join("  " + x for x in WINDOW.splitlines())
+    first = planned(above, first=True)
+    names = frozenset(s.name for s in first.states)
+    plan = planned(above, states=names, settings=PlannerSettings(prefer="delta"))
+    assert plan.kind == "INCREMENTAL"
+    assert "recompute" in plan.methods
+
+
+def test_the_states_that_the_next_run_reads_are_kept() -> None:
+    plan = planned(SUMS, first=True)
+    assert [s.form for s in plan.states] == ["attribute"]
+    assert [(s.target, s.mode) for s in plan.steps] == [("state", "base"), ("result", None)]
+    assert "staged" in operators(plan.steps[-1].plan)  # the result is made from the state
+    assert planned(SUMS, first=True, policy="FULL").states == ()
+    assert planned(EXTREMA, first=True).states == ()
+    after = planned(SUMS, states=frozenset(s.name for s in plan.states))
+    assert [(s.target, s.mode) for s in after.steps] == [("state", "segment"), ("delta", None)]
+    assert [s.name for s in after.states] == [s.name for s in plan.states]
+    assert "scan" not in [x for s in after.steps for x in operators(s.plan)]
+
+
+def test_a_view_whose_sources_stood_still_keeps_its_states() -> None:
+    states = frozenset(s.name for s in planned(SUMS, first=True).states)
+    elsewhere = {0: change(changed=False), 1: change(), 2: change()}
+    text = "join inner [(#9 = #2)]\n" + "\n".join("  " + x for x in SUMS.splitlines()) + "\n" + U
+    kept = planned(text, first=True)
+    plan = planned(
+        text, elsewhere, states=frozenset(s.name for s in kept.states), settings=PlannerSettings(prefer="delta")
+    )
+    assert {s.name for s in plan.states} == {s.name for s in kept.states}
+    assert not [s for s in plan.steps if s.target == "state"]
+    assert states
+
+
+def test_keys_of_the_view() -> None:
+    assert planned(SUMS).keys == ("c9",)
+    assert planned("project [#1]\n" + T).keys is None
+
+
+def test_a_column_given_out_twice() -> None:
+    query = normal_query(parse_query(SOURCES + "output [#0 := x, #0 := y]\nscan 0 [#0 := a, #1 := b]"))
+    assert [n for _, n in query.output] == ["x", "y"]
+    assert len({c for c, _ in query.output}) == 2
+
+
+def test_the_plan_says_why_its_search_stopped() -> None:
+    plan = planned(SUMS)
+    assert plan.explain["search"]["stopped"] == "saturated"
+    assert "saturated" in plan.text
+    query = normal_query(parse_query(SOURCES + SUMS))
+    found = space(query, {0: change()}, [], MODEL, Budget(seconds=-1.0), "", None)
+    assert found.explored.stopped == "time limit"
+
+
+def test_alternatives_are_costed() -> None:
+    plan = planned(EXTREMA)
+    others = {m: a["priced"] for a in plan.explain["alternatives"] for m in a["methods"]}
+    assert set(others) <= set(PACKS)
+    assert min(others.values()) >= plan.estimated * 0.999
