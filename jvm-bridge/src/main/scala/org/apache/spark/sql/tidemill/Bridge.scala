@@ -1,0 +1,65 @@
+package org.apache.spark.sql.tidemill
+
+import scala.io.{Codec, Source}
+import scala.util.Using
+import scala.util.control.ControlThrowable
+
+import org.json4s._
+import org.json4s.JsonDSL._
+import org.json4s.jackson.JsonMethods.{compact, parse, render}
+import tidemill.spark.TidemillExtensions
+
+import org.apache.spark.SparkThrowable
+import org.apache.spark.sql.classic.SparkSession
+
+/**
+ * What Python calls. Each method takes a session and a JSON request, and answers `{"ok": ...}` or
+ * `{"failure": number, "class", "condition", "message"}`; it throws nothing, because an exception would cross py4j
+ * as text only.
+ */
+object Bridge {
+
+  def analyze(session: SparkSession, request: String): String = answer(session, request, Plans.analyze)
+  def release(session: SparkSession, request: String): String = answer(session, request, Plans.release)
+  def run(session: SparkSession, request: String): String = answer(session, request, Plans.run)
+  def settings(session: SparkSession, request: String): String = answer(session, request, Plans.settings)
+  def files(session: SparkSession, request: String): String = answer(session, request, Store.files)
+  def pin(session: SparkSession, request: String): String = answer(session, request, Store.pin)
+  def catalog(session: SparkSession, request: String): String = answer(session, request, Store.catalog)
+
+  /** A clone of the session (temporary views, functions and settings included) with `confs` set; the original stays. */
+  def cloneSession(session: SparkSession, confs: String): SparkSession = {
+    val clone = session.cloneSession()
+    parse(confs) match {
+      case JObject(fields) => fields.foreach {
+        case (key, JString(value)) => clone.sessionState.conf.setConfString(key, value)
+        case (key, JNull) => clone.sessionState.conf.unsetConf(key)
+        case (key, value) => clone.sessionState.conf.setConfString(key, compact(render(value)))
+      }
+      case other => throw new IllegalArgumentException(s"not an object: ${compact(render(other))}")
+    }
+    clone
+  }
+
+  /** Whether the session understands Tidemill's statements. */
+  def installed(session: SparkSession): Boolean = TidemillExtensions.isApplied(session.extensions)
+
+  /** Version of this jar; the Python package must be of the same. */
+  lazy val version: String =
+    Using.resource(getClass.getResourceAsStream("/tidemill/version"))(Source.fromInputStream(_)(Codec.UTF8).mkString.trim)
+
+  private def answer(session: SparkSession, request: String, f: (SparkSession, JValue) => JValue): String =
+    try compact(render("ok" -> session.withActive(f(session, parse(request)))))
+    catch {
+      case e: ControlThrowable => throw e
+      case e: VirtualMachineError => throw e
+      case e: Throwable =>
+        val condition = e match {
+          case known: SparkThrowable => Option(known.getCondition)
+          case _ => None
+        }
+        compact(render(
+          ("failure" -> Failures.keep(e)) ~ ("class" -> e.getClass.getName) ~
+            ("condition" -> condition) ~ ("message" -> String.valueOf(e.getMessage))))
+    }
+}

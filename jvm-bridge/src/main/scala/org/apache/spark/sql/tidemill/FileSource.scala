@@ -1,0 +1,252 @@
+package org.apache.spark.sql.tidemill
+
+import scala.collection.mutable
+
+import org.apache.hadoop.fs.{FileStatus, Path}
+import org.json4s._
+
+import org.apache.spark.sql.catalyst.TableIdentifier
+import org.apache.spark.sql.catalyst.catalog.{CatalogTable, CatalogTablePartition, CatalogStorageFormat}
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.datasources.{CatalogFileIndex, HadoopFsRelation, LogicalRelation, NoopCache, PartitioningAwareFileIndex, PartitioningUtils, PartitionPath, PartitionSpec}
+import org.apache.spark.sql.execution.streaming.runtime.MetadataLogFileIndex
+import org.apache.spark.sql.sources.DataSourceRegister
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.util.HadoopFSUtils
+
+/**
+ * Tables and paths of a file format. Position: the listing, {"files": [[path, bytes, modified]...], "id": text,
+ * "partitions": [[folder, {column: value}]...]}; `partitions` holds those whose folder's name does not tell their values.
+ */
+private[tidemill] object FileSource {
+  def describe(leaf: LogicalRelation, files: HadoopFsRelation): JValue = {
+    val table = leaf.catalogTable
+    val roots = files.location.rootPaths.map(_.toString)
+    val format = formatOf(files)
+    JObject(
+      "kind" -> JString("files"),
+      "format" -> JString(format),
+      "name" -> JString(nameOf(leaf, s"$format.`${roots.mkString(",")}`")),
+      "id" -> JString(idOf(table, roots)),
+      "path" -> Json.of(roots.headOption),
+      "fields" -> Sources.fieldsOf(leaf),
+      "bytes" -> Json.ofLong(bytesOf(leaf, files)),
+      "rows" -> Json.ofLong(table.flatMap(_.stats).flatMap(_.rowCount).map(_.toLong)),
+      "partitions" -> Json.ofTexts(files.partitionSchema.fieldNames.toSeq),
+      "location" -> JObject(
+        "roots" -> Json.ofTexts(roots),
+        "options" -> Json.ofMap(files.options.filterNot { case (key, _) => key.equalsIgnoreCase("path") }),
+        "table" -> tableOf(table),
+        "partitioned" -> JBool(files.partitionSchema.nonEmpty),
+        "catalog" -> JBool(files.location.isInstanceOf[CatalogFileIndex]),
+        "sink" -> JBool(files.location.isInstanceOf[MetadataLogFileIndex])))
+  }
+
+  def nameOf(leaf: LogicalRelation, otherwise: => String): String =
+    leaf.catalogTable.map(_.identifier.unquotedString).getOrElse(otherwise)
+
+  def tableOf(table: Option[CatalogTable]): JValue =
+    table.map(t => JArray(t.identifier.nameParts.takeRight(2).map(JString(_)).toList)).getOrElse(JNull)
+
+  private def formatOf(files: HadoopFsRelation): String = files.fileFormat match {
+    case named: DataSourceRegister => named.shortName()
+    case other => other.toString
+  }
+
+  /** A table made anew is another source even where its files are the same: location and time of creation (design 9a.5). */
+  private def idOf(table: Option[CatalogTable], roots: Seq[String]): String =
+    table.map(t => s"${t.location}|${t.createTime}").getOrElse(roots.sorted.mkString("|"))
+
+  private def bytesOf(leaf: LogicalRelation, files: HadoopFsRelation): Option[Long] =
+    leaf.catalogTable.flatMap(_.stats).map(_.sizeInBytes.toLong).orElse(files.location match {
+      case _: CatalogFileIndex => None // its number is a setting, not a size
+      case index => Some(index.sizeInBytes)
+    })
+
+  def pin(session: SparkSession, source: JValue): JValue = {
+    val location = source \ "location"
+    val options = Json.textMap(location, "options")
+    val table = Json.items(location, "table") match {
+      case List(JString(database), JString(name)) =>
+        Some(session.sessionState.catalog.getTableMetadata(TableIdentifier(name, Some(database))))
+      case _ => None
+    }
+    val roots = table.map(t => Seq(new Path(t.location))).getOrElse(Json.texts(location, "roots").map(new Path(_)))
+    val (listed, partitions) =
+      if (Json.flag(location, "catalog")) inCatalog(session, table.get, options)
+      else if (Json.flag(location, "sink")) (new MetadataLogFileIndex(session, roots.head, options, None).allFiles(), Nil)
+      else (inFolders(session, roots, options, Json.flag(location, "partitioned")), Nil)
+    JObject(
+      "files" -> listing(listed),
+      "id" -> JString(idOf(table, roots.map(_.toString))),
+      "partitions" -> JArray(partitions.toList))
+  }
+
+  private def listing(files: Seq[FileStatus]): JValue =
+    JArray(files.map(f => (f.getPath.toString, f)).sortBy(_._1).map { case (path, f) =>
+      JArray(List(JString(path), JLong(f.getLen), JLong(f.getModificationTime)))
+    }.toList)
+
+  /** The files that Spark would read below `roots`: its rules for hidden files, empty files, depth and path options. */
+  private def inFolders(
+      session: SparkSession, roots: Seq[Path], options: Map[String, String], partitioned: Boolean): Seq[FileStatus] = {
+    val conf = session.sessionState.newHadoopConfWithOptions(options)
+    val rules = new ExactFileIndex(session, roots, Nil, options, PartitionSpec.emptySpec)
+    val deep = partitioned || rules.deep
+    val qualified = roots.map(Files.qualified(_, conf))
+    val found =
+      if (deep) Files.walk(qualified, conf, !HadoopFSUtils.shouldFilterOutPathName(_))
+      else qualified.flatMap(Files.list(_, conf, recursive = false))
+        .filterNot(s => s.isDirectory || HadoopFSUtils.shouldFilterOutPathName(s.getPath.getName))
+    found.filter(rules.reads)
+  }
+
+  /** The files in the folders of the partitions that the catalog lists. */
+  private def inCatalog(
+      session: SparkSession, table: CatalogTable, options: Map[String, String]): (Seq[FileStatus], Seq[JValue]) = {
+    val conf = session.sessionState.newHadoopConfWithOptions(options)
+    val rules = new ExactFileIndex(session, Nil, Nil, options, PartitionSpec.emptySpec)
+    val partitions = session.sessionState.catalog.listPartitions(table.identifier).map { p =>
+      Files.qualified(new Path(p.location), conf) -> p.spec
+    }
+    val named = partitions.collect {
+      case (folder, spec) if !valuesOf(folder, table.partitionSchema).contains(spec) =>
+        JArray(List(JString(folder.toString), Json.ofMap(spec)))
+    }
+    val files = Files.eachFolder(partitions.map(_._1), conf)
+      .filterNot(s => s.isDirectory || HadoopFSUtils.shouldFilterOutPathName(s.getPath.getName))
+    (files.filter(rules.reads), named)
+  }
+
+  /** The partition values that a folder's path spells out, None if it does not spell all columns. */
+  private def valuesOf(folder: Path, schema: StructType): Option[Map[String, String]] = {
+    val names = Iterator.iterate(folder)(_.getParent).takeWhile(_ != null).take(schema.length).map(_.getName).toSeq.reverse
+    if (!names.forall(_.contains("="))) None
+    else {
+      val values = CaseInsensitiveMap(PartitioningUtils.parsePathFragment(names.mkString("/")))
+      if (schema.forall(f => values.contains(f.name))) Some(schema.map(f => f.name -> values(f.name)).toMap) else None
+    }
+  }
+
+  def snapshot(session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, position: JValue): LogicalPlan =
+    reading(session, leaf, files, position, filesOf(position)).newInstance()
+
+  def changes(
+      session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, fields: Seq[String],
+      from: JValue, to: JValue): LogicalPlan = {
+    val known = filesOf(from).toSet
+    val added = filesOf(to).filterNot(known)
+    // the table's statistics say nothing about a part of its files
+    Sources.inserted(reading(session, leaf, files, to, added).copy(catalogTable = None).newInstance(), fields)
+  }
+
+  private type Listed = (String, Long, Long)
+
+  private def filesOf(position: JValue): Seq[Listed] = Json.items(position, "files").map {
+    case JArray(List(JString(path), bytes, modified)) => (path, number(bytes), number(modified))
+    case other => throw new IllegalArgumentException(s"Not an entry of a listing: ${Json.print(other)}")
+  }
+
+  private def number(value: JValue): Long = value match {
+    case JInt(n) => n.toLong
+    case JLong(n) => n
+    case other => throw new IllegalArgumentException(s"Not a number: ${Json.print(other)}")
+  }
+
+  /** The original relation over exactly `listed`, with partition values as the original has them. */
+  private def reading(
+      session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, position: JValue,
+      listed: Seq[Listed]): LogicalRelation = {
+    val statuses = listed.map { case (path, bytes, modified) =>
+      new FileStatus(bytes, false, 0, 0, modified, new Path(path))
+    }
+    val index = files.location match {
+      case _: CatalogFileIndex =>
+        val named = Json.items(position, "partitions").collect {
+          case JArray(List(JString(folder), spec: JObject)) => folder -> Json.textMap(JObject("v" -> spec), "v")
+        }.toMap
+        new ExactFileIndex(session, files.location.rootPaths, statuses, files.options,
+          specOf(session, files.partitionSchema, statuses, named))
+      case original => ExactFileIndex.inferring(session, original.rootPaths, statuses, files.options, files.partitionSchema)
+    }
+    leaf.copy(relation = files.copy(location = index)(session))
+  }
+
+  private def specOf(
+      session: SparkSession, schema: StructType, files: Seq[FileStatus],
+      named: Map[String, Map[String, String]]): PartitionSpec = {
+    val zone = session.sessionState.conf.sessionLocalTimeZone
+    val folders = files.map(_.getPath.getParent).distinct
+    PartitionSpec(schema, folders.map { folder =>
+      val values = named.get(folder.toString).orElse(valuesOf(folder, schema)).getOrElse {
+        throw new IllegalStateException(s"The partition of '$folder' is not known")
+      }
+      PartitionPath(CatalogTablePartition(values, CatalogStorageFormat.empty).toRow(schema, zone), folder)
+    })
+  }
+}
+
+/**
+ * A file index over a fixed list: it never lists, runs no job, and two of the same files are equal (so that a source
+ * used twice in one plan is read once).
+ */
+private[tidemill] class ExactFileIndex(
+    session: SparkSession,
+    override val rootPaths: Seq[Path],
+    files: Seq[FileStatus],
+    options: Map[String, String],
+    spec: => PartitionSpec,
+    partitionColumns: Option[StructType] = None)
+  extends PartitioningAwareFileIndex(session, options, partitionColumns, NoopCache) {
+
+  override protected val leafFiles: mutable.LinkedHashMap[Path, FileStatus] =
+    mutable.LinkedHashMap.from(files.map(f => f.getPath -> f))
+
+  override protected val leafDirToChildrenFiles: Map[Path, Array[FileStatus]] = files.toArray.groupBy(_.getPath.getParent)
+
+  private lazy val partitions: PartitionSpec = spec
+
+  override def partitionSpec(): PartitionSpec = partitions
+
+  override def allFiles(): Seq[FileStatus] = files
+
+  override def refresh(): Unit = ()
+
+  /** Whether folders below the roots are read although they are no partitions. */
+  def deep: Boolean = recursiveFileLookup
+
+  /** Whether Spark would read this file: neither empty nor hidden, and as the options on paths and times want it. */
+  def reads(file: FileStatus): Boolean = {
+    val name = file.getPath.getName
+    val hidden = (name.startsWith("_") && !name.contains("=")) || name.startsWith(".")
+    file.getLen > 0 && !hidden && matchPathPattern(file)
+  }
+
+  /** Partition values as the folders' names below the roots tell them. */
+  private def inferred(): PartitionSpec = inferPartitioning()
+
+  private val content: Set[(String, Long, Long)] =
+    files.iterator.map(f => (f.getPath.toString, f.getLen, f.getModificationTime)).toSet
+
+  override def equals(other: Any): Boolean = other match {
+    case that: ExactFileIndex => content == that.content && partitionSpec() == that.partitionSpec()
+    case _ => false
+  }
+
+  override def hashCode(): Int = content.hashCode()
+}
+
+private[tidemill] object ExactFileIndex {
+  /** Over `files`, with values for the partition columns `schema` read from the folders below `roots`. */
+  def inferring(
+      session: SparkSession, roots: Seq[Path], files: Seq[FileStatus], options: Map[String, String],
+      schema: StructType): ExactFileIndex = {
+    lazy val index: ExactFileIndex = new ExactFileIndex(session, roots, files, options,
+      if (schema.isEmpty) PartitionSpec.emptySpec
+      else if (files.isEmpty) PartitionSpec(schema, Nil)
+      else index.inferred(), Some(schema))
+    index
+  }
+}

@@ -1,0 +1,249 @@
+package org.apache.spark.sql.tidemill
+
+import scala.collection.mutable
+import scala.util.control.NonFatal
+
+import org.apache.hadoop.fs.{FileStatus, Path}
+import tidemill.spark.Errors
+
+import org.apache.spark.sql.{classic, AnalysisException, SparkSession}
+import org.apache.spark.sql.catalyst.TableIdentifier
+import org.apache.spark.sql.catalyst.analysis.{UnresolvedIdentifier, UnresolvedRelation, UnresolvedTable, UnresolvedTableOrView, UnresolvedView}
+import org.apache.spark.sql.catalyst.catalog.CatalogTable
+import org.apache.spark.sql.catalyst.expressions.SubqueryExpression
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.catalyst.util.QuotingUtils
+import org.apache.spark.sql.connector.catalog.{CatalogManager, CatalogV2Util, LookupCatalog}
+import org.apache.spark.sql.execution.command._
+import org.apache.spark.sql.execution.datasources.{CreateTable => CreateV1Table, HadoopFsRelation, LogicalRelation}
+import org.apache.spark.sql.execution.streaming.runtime.MetadataLogFileIndex
+import org.apache.spark.sql.execution.streaming.sinks.FileStreamSink
+import org.apache.spark.sql.types.StructType
+
+/** What the rules below know about the tables of incremental views. */
+object ViewGuard {
+
+  /** Table property that marks the table of an incremental view. */
+  val Property = "tidemill.view"
+
+  /** Session setting, for Tidemill's own sessions: a view that was never filled reads as empty. */
+  val ReadUnfilled = "spark.tidemill.internal.readUnfilled"
+
+  private val bypassed = new ThreadLocal[Boolean] { override def initialValue: Boolean = false }
+
+  /** Runs `body` with writes to views allowed in this thread: for Tidemill's own catalog operations. */
+  def bypass[T](body: => T): T = {
+    val before = bypassed.get
+    bypassed.set(true)
+    try body finally bypassed.set(before)
+  }
+
+  private[tidemill] def isBypassed: Boolean = bypassed.get
+
+  def isView(table: CatalogTable): Boolean = table.properties.contains(Property)
+
+  /** The table of the incremental view of that name, if it is one; temporary views shadow it, as everywhere. */
+  def find(session: classic.SparkSession, name: Seq[String]): Option[CatalogTable] =
+    new Names(session).identifier(name).flatMap(find(session, _))
+
+  private[tidemill] def find(session: classic.SparkSession, name: TableIdentifier): Option[CatalogTable] = {
+    val catalog = session.sessionState.catalog
+    // A database that does not exist is Spark's to report.
+    try if (catalog.tableExists(name)) Some(catalog.getTableMetadata(name)).filter(isView) else None
+    catch { case NonFatal(_) => None }
+  }
+
+  private class Names(session: classic.SparkSession) extends LookupCatalog {
+    override protected val catalogManager: CatalogManager = session.sessionState.catalogManager
+
+    def identifier(name: Seq[String]): Option[TableIdentifier] =
+      if (session.sessionState.catalog.isTempView(name)) None
+      else name match {
+        case CatalogAndIdentifier(catalog, found) if CatalogV2Util.isSessionCatalog(catalog) && found.namespace.length == 1 =>
+          Some(TableIdentifier(found.name, found.namespace.headOption))
+        case _ => None
+      }
+  }
+
+  /** Qualified, with back quotes where they are needed. */
+  private[tidemill] def nameOf(table: CatalogTable): String =
+    table.identifier.nameParts.map(QuotingUtils.quoteIfNeeded).mkString(".")
+
+  /** The refusal of `statement`, naming the one to use. */
+  private[tidemill] def refusal(table: CatalogTable, statement: String): AnalysisException = {
+    val name = nameOf(table)
+    val use = statement.split(' ').head match {
+      case "DROP" => s"DROP INCREMENTAL VIEW $name"
+      case "ALTER" => s"ALTER INCREMENTAL VIEW $name"
+      case "REPLACE" | "CREATE" => s"CREATE OR REPLACE INCREMENTAL VIEW $name"
+      case _ => s"REFRESH INCREMENTAL VIEW $name"
+    }
+    Errors.of("TIDEMILL_USE_OTHER_STATEMENT", Map("operation" -> statement, "view" -> name, "statement" -> use))
+  }
+}
+
+/**
+ * Refuses statements that would change the table of an incremental view behind Tidemill's back. Looks at names before
+ * they are resolved, so that SQL and DataFrame writers meet it alike, whatever Spark itself would do with them.
+ */
+case class RefuseWrites(session: SparkSession) extends Rule[LogicalPlan] {
+  private def state = session.asInstanceOf[classic.SparkSession]
+
+  override def apply(plan: LogicalPlan): LogicalPlan = {
+    if (!plan.analyzed && !ViewGuard.isBypassed) plan.foreach(check)
+    plan
+  }
+
+  private def check(node: LogicalPlan): Unit = node match {
+    case insert: InsertIntoStatement => target(insert.table, if (insert.overwrite) "INSERT OVERWRITE" else "INSERT")
+    case write: V2WriteCommand => target(write.table, if (write.isInstanceOf[AppendData]) "INSERT" else "INSERT OVERWRITE")
+    case DeleteFromTable(table, _) => target(table, "DELETE")
+    case update: UpdateTable => target(update.table, "UPDATE")
+    case merge: MergeIntoTable => target(merge.targetTable, "MERGE")
+    case drop: DropTable => target(drop.child, "DROP TABLE")
+    case drop: DropView => target(drop.child, "DROP VIEW")
+    case replace: ReplaceTable => target(replace.name, "REPLACE TABLE")
+    case replace: ReplaceTableAsSelect => target(replace.name, "REPLACE TABLE")
+    case create: CreateView if create.replace => target(create.child, "CREATE OR REPLACE VIEW")
+    case save: SaveAsV1TableCommand => v1(save.tableDesc.identifier, save.mode.toString)
+    case create: CreateV1Table if create.query.isDefined => v1(create.tableDesc.identifier, create.mode.toString)
+    case other => other.children.foreach {
+      case table: UnresolvedTable => changing(table.multipartIdentifier, table.commandName)
+      case table: UnresolvedTableOrView => changing(table.multipartIdentifier, table.commandName)
+      case view: UnresolvedView => changing(view.multipartIdentifier, view.commandName)
+      case _ =>
+    }
+  }
+
+  private def target(plan: LogicalPlan, statement: String): Unit = plan match {
+    case SubqueryAlias(_, child) => target(child, statement)
+    case relation: UnresolvedRelation => refuse(relation.multipartIdentifier, statement)
+    case identifier: UnresolvedIdentifier => refuse(identifier.nameParts, statement)
+    case relation: LogicalRelation =>
+      relation.catalogTable.filter(ViewGuard.isView).foreach(t => throw ViewGuard.refusal(t, statement))
+    case _ =>
+  }
+
+  /** Spark names the command in the node that stands for its table; the ones not listed read or maintain metadata. */
+  private def changing(name: Seq[String], command: String): Unit =
+    if (Seq("ALTER", "TRUNCATE", "LOAD", "MSCK", "DROP", "REPLACE").exists(command.startsWith)) refuse(name, command)
+
+  private def v1(name: TableIdentifier, mode: String): Unit = mode match {
+    case "Overwrite" => refuse(name.nameParts, "INSERT OVERWRITE")
+    case "Append" => refuse(name.nameParts, "INSERT")
+    case _ => // creates, or finds that the table exists
+  }
+
+  private def refuse(name: Seq[String], statement: String): Unit =
+    ViewGuard.find(state, name).foreach(table => throw ViewGuard.refusal(table, statement))
+}
+
+/**
+ * The same for names that became known only while Spark resolved the statement (`IDENTIFIER('v')`, a view's relation
+ * in a plan): looks at the commands that Spark made of it.
+ */
+case class RefuseWritesResolved(session: SparkSession) extends (LogicalPlan => Unit) {
+  private val changing = Map(
+    "InsertInto" -> "INSERT", "CreateDataSourceTableAsSelect" -> "INSERT", "AlterTable" -> "ALTER TABLE",
+    "AlterView" -> "ALTER VIEW", "DropTable" -> "DROP TABLE", "TruncateTable" -> "TRUNCATE TABLE",
+    "LoadData" -> "LOAD DATA", "RepairTable" -> "MSCK REPAIR TABLE")
+
+  override def apply(plan: LogicalPlan): Unit = if (!ViewGuard.isBypassed) plan.foreach {
+    case command: Command =>
+      changing.collectFirst { case (prefix, verb) if command.nodeName.startsWith(prefix) => verb }.foreach { statement =>
+        tables(command).foreach(table => throw ViewGuard.refusal(table, statement))
+      }
+    case _ =>
+  }
+
+  private def tables(command: LogicalPlan): Iterator[CatalogTable] = command.productIterator.flatMap {
+    case Some(table: CatalogTable) => Some(table)
+    case table: CatalogTable => ViewGuard.find(state, table.identifier)
+    case name: TableIdentifier => ViewGuard.find(state, name)
+    case relation: LogicalRelation => relation.catalogTable
+    case _ => None
+  }.filter(ViewGuard.isView)
+
+  private def state = session.asInstanceOf[classic.SparkSession]
+}
+
+/**
+ * Binds each reference to an incremental view to the newest published run. Spark caches a table's relation, and with it
+ * the file list, per session: another session's refresh would stay unseen. All references of one statement read one run.
+ * A DataFrame that was resolved before keeps its run.
+ */
+class ReadNewestRun(session: SparkSession) extends Rule[LogicalPlan] {
+  private val Known = 64
+  private val indexes = new java.util.LinkedHashMap[Path, ViewFileIndex](16, 0.75f, true) {
+    override def removeEldestEntry(eldest: java.util.Map.Entry[Path, ViewFileIndex]): Boolean = size > Known
+  }
+
+  override def apply(plan: LogicalPlan): LogicalPlan = {
+    val bound = mutable.Map.empty[Path, Option[ViewFileIndex]]
+    def rebind(relation: LogicalRelation): LogicalPlan = relation match {
+      case LogicalRelation(files: HadoopFsRelation, _, Some(table), false, _) if ViewGuard.isView(table) =>
+        val path = new Path(table.location)
+        bound.getOrElseUpdate(path, newest(path, table.schema)) match {
+          case Some(index) if index == files.location => relation
+          case Some(index) => relation.copy(relation = files.copy(location = index)(files.sparkSession))
+          case None if conf.getConfString(ViewGuard.ReadUnfilled, "false") == "true" =>
+            LocalRelation(relation.output, isStreaming = false)
+          case None => throw Errors.of("TIDEMILL_NOT_FILLED", Map("view" -> ViewGuard.nameOf(table)))
+        }
+      case other => other
+    }
+    val outer = plan.resolveOperators { case relation: LogicalRelation => rebind(relation) }
+    // Subqueries were analysed, and bound, on their own: bind them to the same run.
+    outer.resolveExpressions { case subquery: SubqueryExpression =>
+      AnalysisHelper.allowInvokingTransformsInAnalyzer {
+        subquery.withNewPlan(subquery.plan.transformWithSubqueries { case relation: LogicalRelation => rebind(relation) })
+      }
+    }
+  }
+
+  /** The file index over the newest manifest; None if nothing was published yet. */
+  private def newest(path: Path, schema: StructType): Option[ViewFileIndex] = {
+    val directory = new Path(path, FileStreamSink.metadataDir)
+    val fs = directory.getFileSystem(session.asInstanceOf[classic.SparkSession].sessionState.newHadoopConf())
+    val listed = try fs.listStatus(directory) catch { case _: java.io.FileNotFoundException => Array.empty[FileStatus] }
+    val manifests = listed.flatMap(file => ViewFileIndex.run(file.getPath).map(run => (run, file.getModificationTime)))
+    Option.when(manifests.nonEmpty) {
+      val manifest = manifests.max
+      indexes.synchronized {
+        Option(indexes.get(path)).filter(_.manifest == manifest).getOrElse {
+          val index = new ViewFileIndex(session, path, manifest, schema)
+          indexes.put(path, index)
+          index
+        }
+      }
+    }
+  }
+}
+
+/**
+ * The files of one published run. Equal for the same run of the same view, so that Spark recognises a cached or a
+ * repeated scan.
+ *
+ * @param manifest run and modification time (a view dropped and made anew at the place starts over with run 0)
+ */
+class ViewFileIndex(session: SparkSession, val path: Path, val manifest: (Long, Long), schema: StructType)
+  // Without the option a file index lists only what lies directly in the table's directory.
+  extends MetadataLogFileIndex(session, path, Map("recursiveFileLookup" -> "true"), Some(schema)) {
+
+  override def equals(other: Any): Boolean = other match {
+    case that: ViewFileIndex => path == that.path && manifest == that.manifest
+    case _ => false
+  }
+  override def hashCode: Int = (path, manifest).hashCode
+}
+
+object ViewFileIndex {
+  private val Manifest = """(\d+)(?:\.compact)?""".r
+
+  /** The run that a file in `_spark_metadata` lists, if it is a manifest. */
+  def run(file: Path): Option[Long] = file.getName match {
+    case Manifest(number) => Some(number.toLong)
+    case _ => None
+  }
+}

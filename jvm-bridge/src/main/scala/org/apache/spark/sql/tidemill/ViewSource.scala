@@ -1,0 +1,160 @@
+package org.apache.spark.sql.tidemill
+
+import java.util.Locale
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.{FileStatus, Path}
+import org.json4s._
+
+import org.apache.spark.sql.catalyst.TableIdentifier
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
+import org.apache.spark.sql.types.{LongType, StructType}
+
+/**
+ * An incremental view that feeds another one. Position: {"run": n, "id": text}, the last run with output, read from the
+ * view's log: what counts is the commit, not what plain readers see already (design 9a.1 and 9a.2).
+ *
+ * Of a log entry this reads: "output" (bool), "files" (live ones) and "delta" (null if the run knows no difference), both
+ * lists of {"path", "bytes", "modified"}, and "metrics"."rows_out". A value {"$in": name} lies in the file of that name beside
+ * the entry.
+ */
+private[tidemill] object ViewSource {
+  private val Definition = "_tidemill/view.json"
+  private val Log = "_tidemill/log"
+  private val Entry = raw"(\d{20})\.json".r
+
+  def isView(files: HadoopFsRelation, root: Path): Boolean = {
+    val conf = files.sparkSession.sessionState.newHadoopConf()
+    root.getFileSystem(conf).exists(new Path(root, Definition))
+  }
+
+  def describe(leaf: LogicalRelation, files: HadoopFsRelation): JValue = {
+    val root = files.location.rootPaths.head
+    val conf = files.sparkSession.sessionState.newHadoopConf()
+    JObject(
+      "kind" -> JString("view"),
+      "format" -> JString("parquet"),
+      "name" -> JString(FileSource.nameOf(leaf, s"parquet.`$root`")),
+      "id" -> JString(idOf(root, conf)),
+      "path" -> JString(root.toString),
+      "fields" -> Sources.fieldsOf(leaf),
+      "bytes" -> JLong(files.location.sizeInBytes),
+      "rows" -> JNull,
+      "partitions" -> Json.ofTexts(files.partitionSchema.fieldNames.toSeq),
+      "location" -> JObject("root" -> JString(root.toString), "table" -> FileSource.tableOf(leaf.catalogTable)))
+  }
+
+  private def idOf(root: Path, conf: Configuration): String =
+    Files.read(new Path(root, Definition), conf).flatMap(text => Json.textOption(Json.parse(text), "id")).getOrElse(root.toString)
+
+  private def rootOf(session: SparkSession, source: JValue): Path = Json.items(source \ "location", "table") match {
+    case List(JString(database), JString(name)) =>
+      new Path(session.sessionState.catalog.getTableMetadata(TableIdentifier(name, Some(database))).location)
+    case _ => new Path(Json.text(source \ "location", "root"))
+  }
+
+  def pin(session: SparkSession, source: JValue): JValue = {
+    val conf = session.sessionState.newHadoopConf()
+    val root = rootOf(session, source)
+    val runs = runsOf(root, conf).reverseIterator
+    runs.find(run => Json.flag(entry(root, run, conf), "output")) match {
+      case Some(run) => JObject("run" -> JLong(run), "id" -> JString(idOf(root, conf)))
+      case None => throw new IllegalStateException(s"The incremental view at '$root' has no run with output yet")
+    }
+  }
+
+  private def runsOf(root: Path, conf: Configuration): Seq[Long] =
+    Files.list(new Path(root, Log), conf, recursive = false).map(_.getPath.getName).collect { case Entry(run) => run.toLong }.sorted
+
+  private def entry(root: Path, run: Long, conf: Configuration): JValue = {
+    val path = new Path(root, s"$Log/${"%020d".formatLocal(Locale.ROOT, run)}.json")
+    Json.parse(Files.read(path, conf).getOrElse(throw new java.io.FileNotFoundException(path.toString)))
+  }
+
+  /** `value`, or what the file beside the log's entries holds for it. */
+  private def resolved(value: JValue, root: Path, conf: Configuration): JValue = value match {
+    case JObject(List(("$in", JString(name)))) =>
+      val path = new Path(root, s"$Log/$name")
+      Json.parse(Files.read(path, conf).getOrElse(throw new java.io.FileNotFoundException(path.toString)))
+    case other => other
+  }
+
+  private def filesOf(value: JValue, root: Path, conf: Configuration): Seq[FileStatus] = resolved(value, root, conf) match {
+    case JArray(items) => items.map { f =>
+      new FileStatus(Json.long(f, "bytes"), false, 0, 0, Json.long(f, "modified"), new Path(Json.text(f, "path")))
+    }
+    case _ => Nil
+  }
+
+  /** Entries of the runs with output in (from, to]. */
+  private def between(root: Path, from: JValue, to: JValue, conf: Configuration): Seq[JValue] = {
+    val (first, last) = (Json.long(from, "run"), Json.long(to, "run"))
+    runsOf(root, conf).filter(run => run > first && run <= last).map(entry(root, _, conf)).filter(Json.flag(_, "output"))
+  }
+
+  /**
+   * {"changed", "changes_readable", "old_readable": bool, "inserts", "deletes", "bytes": number or null,
+   * "reason": code with text or null}.
+   */
+  def summary(session: SparkSession, source: JValue, from: JValue, to: JValue): JValue = {
+    val conf = session.sessionState.newHadoopConf()
+    val root = rootOf(session, source)
+    if (from \ "id" != to \ "id") return gone("SOURCE_REPLACED: another view under this name")
+    val (first, last) = (Json.long(from, "run"), Json.long(to, "run"))
+    if (last < first) return gone(s"SOURCE_REPLACED: run $last after run $first")
+    val known = runsOf(root, conf)
+    if (!(first to last).forall(known.contains)) return gone("HISTORY_GONE: the view's log does not reach back that far")
+    val runs = between(root, from, to, conf)
+    val full = runs.find(e => !Json.present(e \ "delta"))
+    val deltas = runs.flatMap(e => filesOf(e \ "delta", root, conf))
+    val old = filesOf(entry(root, first, conf) \ "files", root, conf).map(_.getPath.toString)
+    val now = filesOf(entry(root, last, conf) \ "files", root, conf).map(_.getPath.toString).toSet
+    val lostOld = Files.missing(old.filterNot(now), conf)
+    val lostDelta = Files.missing(deltas.map(_.getPath.toString), conf)
+    val reason = full.map(e => s"SOURCE_REWRITTEN: run ${Json.long(e, "run")} of the view was full")
+      .orElse(lostDelta.headOption.map(p => s"HISTORY_GONE: '$p' is gone"))
+    def total(name: String): Option[Long] = {
+      val known = runs.map(e => Json.longOption(e \ "metrics" \ "rows_out", name))
+      if (known.forall(_.isDefined)) Some(known.flatten.sum) else None
+    }
+    JObject(
+      "changed" -> JBool(full.isDefined || deltas.nonEmpty),
+      "changes_readable" -> JBool(reason.isEmpty),
+      "old_readable" -> JBool(lostOld.isEmpty),
+      "inserts" -> Json.ofLong(total("inserts")),
+      "deletes" -> Json.ofLong(total("deletes")),
+      "bytes" -> JLong(deltas.map(_.getLen).sum),
+      "reason" -> Json.of(reason))
+  }
+
+  private[tidemill] def gone(reason: String): JValue = JObject(
+    "changed" -> JBool(true), "changes_readable" -> JBool(false), "old_readable" -> JBool(false),
+    "inserts" -> JNull, "deletes" -> JNull, "bytes" -> JNull, "reason" -> JString(reason))
+
+  def snapshot(session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, position: JValue): LogicalPlan = {
+    val conf = session.sessionState.newHadoopConf()
+    val root = files.location.rootPaths.head
+    val listed = filesOf(entry(root, Json.long(position, "run"), conf) \ "files", root, conf)
+    leaf.copy(relation = reading(session, files, listed, files.dataSchema)).newInstance()
+  }
+
+  def changes(
+      session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, fields: Seq[String],
+      from: JValue, to: JValue): LogicalPlan = {
+    val conf = session.sessionState.newHadoopConf()
+    val root = files.location.rootPaths.head
+    val listed = between(root, from, to, conf).flatMap(e => filesOf(e \ "delta", root, conf))
+    val relation = reading(session, files, listed, files.dataSchema.add(Sources.Count, LongType, nullable = false))
+    val plan = LogicalRelation(relation)
+    if (listed.isEmpty) Sources.nothing(plan, fields)
+    else Sources.unit(plan, Sources.pick(plan, fields), Sources.pick(plan, Seq(Sources.Count)).head)
+  }
+
+  private def reading(
+      session: SparkSession, files: HadoopFsRelation, listed: Seq[FileStatus], schema: StructType): HadoopFsRelation = {
+    val index = ExactFileIndex.inferring(session, files.location.rootPaths, listed, files.options, files.partitionSchema)
+    files.copy(location = index, dataSchema = schema)(session)
+  }
+}

@@ -1,0 +1,54 @@
+package tidemill.spark
+
+import scala.util.control.NonFatal
+
+import org.json4s._
+import org.json4s.jackson.JsonMethods.{compact, parse, render}
+
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.tidemill.Failures
+
+/** The planner as the JVM sees it: implemented in Python, called through py4j. Must be public for py4j's proxy. */
+trait PlannerEndpoint {
+  /**
+   * @param session the session that the statement runs in (`org.apache.spark.sql.classic.SparkSession`)
+   * @param method `parse` or `execute`
+   * @param request JSON
+   * @return JSON: `{"ok": ...}`, `{"error": ...}` or `{"failure": n}`; never throws
+   */
+  def call(session: SparkSession, method: String, request: String): String
+}
+
+/** The planner of this JVM: the driver's own Python process where there is one, else a process that is started. */
+object Planner {
+  @volatile private var attached: Option[PlannerEndpoint] = None
+
+  /** Makes `endpoint` the planner; called by `tidemill.configure` in a PySpark driver. The last one wins. */
+  def attach(endpoint: PlannerEndpoint): Unit = synchronized {
+    attached = Some(endpoint)
+    PlannerProcess.stop()
+  }
+
+  /** Forgets the attached planner; the next statement starts a process. */
+  def detach(): Unit = attached = None
+
+  /**
+   * Calls the planner.
+   *
+   * @param sql text of the statement, for the pointer in its errors
+   * @return what stands under `ok`
+   * @throws org.apache.spark.sql.AnalysisException the planner's own error; Spark's errors are thrown as they were
+   */
+  private[spark] def call(session: SparkSession, method: String, request: JValue, sql: String): JValue = {
+    val endpoint = attached.getOrElse(PlannerProcess.endpoint(session))
+    val answer =
+      try parse(endpoint.call(session, method, compact(render(request))))
+      catch { case NonFatal(e) => throw Errors.plannerFailed(s"its process does not answer: ${e.getMessage}", Some(e)) }
+    answer match {
+      case JObject(List(("ok", ok))) => ok
+      case JObject(List(("error", error))) => throw Errors.fromPlanner(error, sql)
+      case JObject(List(("failure", JInt(number)))) => throw Failures.take(number.toLong)
+      case other => throw Errors.plannerFailed(s"unknown answer ${compact(render(other)).take(200)}")
+    }
+  }
+}

@@ -1,0 +1,167 @@
+package tidemill.spark
+
+import java.io.{BufferedReader, File, IOException, InputStreamReader}
+import java.net.InetAddress
+import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.{Files, Path}
+import java.security.SecureRandom
+import java.util.{Base64, LinkedList}
+import java.util.concurrent.{CompletableFuture, ExecutionException, TimeoutException, TimeUnit}
+import javax.net.SocketFactory
+
+import scala.jdk.CollectionConverters._
+
+import py4j.{CallbackClient, JavaServer, Py4JPythonClient, PythonClient}
+
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.tidemill.Bridge
+
+/**
+ * The planner's process, for JVMs that no Python driver stands behind: spark-sql, Thrift server, Connect server.
+ *
+ * One per JVM, started by the first statement. The child connects back over the loopback with a token that only its
+ * environment carries. It ends when its standard input closes, so that it cannot outlive this JVM. If it has died,
+ * the next statement starts another one; a statement that it died in fails.
+ */
+private[spark] object PlannerProcess extends Logging {
+
+  private val StartSeconds = 60L
+  private var running: Option[Running] = None
+
+  /** The endpoint of the living process, started if need be. */
+  def endpoint(session: SparkSession): PlannerEndpoint = synchronized {
+    if (!running.exists(_.process.isAlive)) {
+      stop()
+      running = Some(start(interpreter(session)))
+    }
+    running.get.endpoint
+  }
+
+  def stop(): Unit = synchronized {
+    running.foreach(_.close())
+    running = None
+  }
+
+  sys.addShutdownHook(running.foreach(_.close())) // no lock: a start may hang in it
+
+  /** What the child calls: its endpoint, and its version to compare. */
+  class Door {
+    val arrived = new CompletableFuture[PlannerEndpoint]
+
+    def attach(endpoint: PlannerEndpoint, version: String): Unit =
+      if (version == Bridge.version) arrived.complete(endpoint)
+      else arrived.completeExceptionally(
+        new IOException(s"the jar is Tidemill ${Bridge.version}, the interpreter's package is Tidemill $version"))
+  }
+
+  private case class Running(process: Process, server: JavaServer, endpoint: PlannerEndpoint) {
+    def close(): Unit = {
+      process.getOutputStream.close() // end of file: the child ends by itself ...
+      if (!process.waitFor(2, TimeUnit.SECONDS)) process.destroyForcibly() // ... unless it hangs
+      server.shutdown()
+    }
+  }
+
+  private def start(python: String): Running = {
+    val token = newToken()
+    val door = new Door
+    val server = listen(door, token)
+    try {
+      val builder = new ProcessBuilder(python, "-m", "tidemill.bridge.process").redirectErrorStream(true)
+      builder.environment.put("TIDEMILL_GATEWAY_PORT", server.getListeningPort.toString)
+      builder.environment.put("TIDEMILL_GATEWAY_TOKEN", token)
+      builder.environment.put("PYTHONUNBUFFERED", "1")
+      builder.environment.put("PYTHONIOENCODING", "utf-8")
+      val process = builder.start()
+      val tail = drain(process)
+      process.onExit().thenRun(() => door.arrived.completeExceptionally(new IOException("it ended at once")))
+      try Running(process, server, door.arrived.get(StartSeconds, TimeUnit.SECONDS))
+      catch {
+        case e @ (_: ExecutionException | _: TimeoutException) =>
+          process.destroyForcibly()
+          process.waitFor(1, TimeUnit.SECONDS)
+          val cause = Option(e.getCause).map(_.getMessage).getOrElse(s"no answer within $StartSeconds seconds")
+          val said = tail.synchronized(tail.asScala.toList)
+          throw new IOException((cause +: said).mkString("\n"), e)
+      }
+    } catch {
+      case e: IOException =>
+        server.shutdown()
+        throw Errors.plannerFailed(
+          s"its process cannot be started with $python (set spark.tidemill.python to an interpreter that has tidemill): " +
+            e.getMessage, Some(e))
+    }
+  }
+
+  /**
+   * py4j's server, on a free port of the loopback (its default address). In its client-server form a call from Python
+   * runs in the thread that called Python: job group, active session and all else of the thread stay in place.
+   */
+  private def listen(door: Door, token: String): JavaServer = {
+    val client = new PlannerClient(0, InetAddress.getLoopbackAddress, token)
+    val server = new JavaServer(door, 0, 0, 0, null, client, token)
+    client.setGateway(server.getGateway)
+    client.setJavaServer(server)
+    val callers = Thread.currentThread.getContextClassLoader
+    // py4j finds the endpoint's interface through the context loader, which its threads inherit from this one.
+    Thread.currentThread.setContextClassLoader(getClass.getClassLoader)
+    try server.start(true) finally Thread.currentThread.setContextClassLoader(callers)
+    server
+  }
+
+  /** py4j's own loses the token when it learns the port that Python listens on. */
+  private class PlannerClient(port: Int, address: InetAddress, token: String)
+    extends PythonClient(
+      null, null, port, address, CallbackClient.DEFAULT_MIN_CONNECTION_TIME,
+      CallbackClient.DEFAULT_MIN_CONNECTION_TIME_UNIT, SocketFactory.getDefault, null, true, 0, token) {
+
+    override def copyWith(pythonAddress: InetAddress, pythonPort: Int): Py4JPythonClient = {
+      val copy = new PlannerClient(pythonPort, pythonAddress, token)
+      copy.setGateway(gateway)
+      copy.setJavaServer(javaServer)
+      copy
+    }
+  }
+
+  /** Copies what the child prints to Spark's log (never to our standard output) and keeps its last lines. */
+  private def drain(process: Process): LinkedList[String] = {
+    val tail = new LinkedList[String]
+    val thread = new Thread(() => {
+      val lines = new BufferedReader(new InputStreamReader(process.getInputStream, UTF_8)).lines()
+      try lines.forEach { line =>
+        logWarning(s"planner: $line")
+        tail.synchronized { tail.add(line); if (tail.size > 5) tail.removeFirst() }
+      } catch { case _: java.io.UncheckedIOException => } // the stream closes when the process is destroyed
+    }, "tidemill-planner-log")
+    thread.setDaemon(true)
+    thread.start()
+    tail
+  }
+
+  private def newToken(): String = {
+    val bytes = new Array[Byte](32)
+    new SecureRandom().nextBytes(bytes)
+    Base64.getUrlEncoder.withoutPadding.encodeToString(bytes)
+  }
+
+  /** The planner's interpreter: as Kyuubi looks it up, then the one whose environment this Spark was installed in. */
+  private[spark] def interpreter(session: SparkSession): String = {
+    val conf = session.sparkContext.getConf
+    val settings = Seq("spark.tidemill.python", "spark.pyspark.driver.python", "spark.pyspark.python")
+    val variables = Seq("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
+    settings.flatMap(conf.getOption).headOption
+      .orElse(variables.flatMap(sys.env.get).headOption)
+      .orElse(sys.env.get("SPARK_HOME").flatMap(besidePackage))
+      .getOrElse("python3")
+  }
+
+  /** `<prefix>/bin/python3` for `<prefix>/lib/python3.x/site-packages/pyspark`. */
+  private def besidePackage(sparkHome: String): Option[String] =
+    Iterator.iterate(new File(sparkHome).toPath.toAbsolutePath: Path)(_.getParent).takeWhile(_ != null)
+      .map(_.resolve("bin").resolve("python3"))
+      .drop(4)
+      .take(1)
+      .find(Files.isExecutable(_))
+      .map(_.toString)
+}

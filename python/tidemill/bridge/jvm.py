@@ -1,0 +1,68 @@
+"""The JVM as the planner sees it: methods of `org.apache.spark.sql.tidemill.Bridge`, one JSON text each way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from py4j.java_gateway import GatewayClient, JavaClass, JavaObject
+
+import tidemill
+
+BRIDGE = "org.apache.spark.sql.tidemill.Bridge"
+FAILURES = "org.apache.spark.sql.tidemill.Failures"
+
+
+class JvmFailure(Exception):  # noqa: N818  # a Throwable of the JVM, under its name in the contract
+    """A Throwable that the JVM keeps under `number`; answering with that number makes the JVM throw it on."""
+
+    def __init__(self, number: int, class_name: str, condition: str | None, message: str) -> None:
+        super().__init__(number, class_name, condition, message)
+        self.number = number
+        self.class_name = class_name
+        self.condition = condition
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.class_name}: {self.message}"
+
+
+class Jvm:
+    """One session of the JVM, for the length of one call of the planner. Cheap to make."""
+
+    def __init__(self, client: GatewayClient, session: JavaObject) -> None:
+        self._client = client
+        self._session = session
+        self._bridge = JavaClass(BRIDGE, client)
+
+    @property
+    def session(self) -> JavaObject:
+        """The session: an `org.apache.spark.sql.classic.SparkSession`."""
+        return self._session
+
+    def invoke(self, method: str, request: Mapping[str, Any] | None = None) -> Any:
+        """Call a method of Bridge with this session; raises JvmFailure if it throws."""
+        answer = json.loads(getattr(self._bridge, method)(self._session, json.dumps(request or {})))
+        if "failure" in answer:
+            raise JvmFailure(answer["failure"], answer["class"], answer.get("condition"), answer["message"])
+        return answer["ok"]
+
+    def clone(self, confs: Mapping[str, str | None]) -> Jvm:
+        """A clone of the session with these settings (None: unset); this one stays as it is."""
+        return Jvm(self._client, self._bridge.cloneSession(self._session, json.dumps(dict(confs))))
+
+
+def keep(client: GatewayClient, throwable: JavaObject) -> int:
+    """Has the JVM keep a Throwable that came to Python as a py4j error; returns its number."""
+    return int(JavaClass(FAILURES, client).keep(throwable))
+
+
+def check_version(client: GatewayClient) -> None:
+    """Raises RuntimeError unless the jar in the JVM and this package are of one version."""
+    jar = JavaClass(BRIDGE, client).version()
+    if jar != tidemill.__version__:
+        raise RuntimeError(
+            f"the jar in Spark is Tidemill {jar}, but the Python package is Tidemill {tidemill.__version__}:"
+            " install one version of both"
+        )

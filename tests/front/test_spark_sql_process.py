@@ -1,0 +1,103 @@
+"""The real `spark-sql`, whose JVM starts the planner's process: with -e, with -f and at the prompt."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidemill.bridge.attach import EXTENSION
+from tidemill.bridge.jar import jar_path
+
+DOUBLE = Path(__file__).with_name("planner_double.py")
+
+
+def spark_sql(folder: Path, python: Path, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Runs spark-sql in a folder of its own."""
+    settings = {
+        "spark.sql.extensions": EXTENSION,
+        "spark.tidemill.python": str(python),
+        "spark.ui.enabled": "false",
+        "spark.sql.catalogImplementation": "in-memory",  # a Derby metastore takes seconds to set up
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
+    command = [str(Path(sys.executable).with_name("spark-sql")), "--master", "local[2]", "--jars", str(jar_path())]
+    command += [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    return subprocess.run(
+        [*command, *arguments], cwd=folder, env=environment, input=text, capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.fixture
+def double(tmp_path: Path) -> Path:
+    """An interpreter that runs the planner's double, whatever it is told to run."""
+    script = tmp_path / "python"
+    root = DOUBLE.parents[2]
+    script.write_text(f"#!/bin/sh\nPYTHONPATH={root}:{root / 'python'} exec {sys.executable} {DOUBLE}\n")
+    script.chmod(0o755)
+    return script
+
+
+def process_of(line: str) -> int:
+    """The second column: the number of the planner's process."""
+    return int(line.split("\t")[1])
+
+
+def test_statements_on_the_command_line(tmp_path: Path, double: Path) -> None:
+    sql = "REFRESH INCREMENTAL VIEW a; -- c ; x\nSELECT 'a; b'; refresh incremental\n view b;"
+    done = spark_sql(tmp_path, double, "-e", sql)
+    assert done.returncode == 0, done.stderr
+    first, plain, second = done.stdout.splitlines()
+    assert plain == "a; b"
+    planner = process_of(first)
+    assert process_of(second) == planner
+    assert "a warning of the planner" in done.stderr
+    with pytest.raises(ProcessLookupError):  # it ended with the shell
+        os.kill(planner, 0)
+
+
+def test_prompt_survives_errors_and_a_dead_planner(tmp_path: Path, double: Path) -> None:
+    lines = [
+        "REFRESH INCREMENTAL VIEW a;",
+        "REFRESH INCREMENTAL",
+        "  VIEW refused ';' x;",
+        "REFRESH INCREMENTAL VIEW b /* die */;",
+        "REFRESH INCREMENTAL VIEW c;",
+    ]
+    done = spark_sql(tmp_path, double, text="\n".join(lines) + "\n")
+    answers = [line for line in done.stdout.splitlines() if "\t" in line]
+    assert len(answers) == 2, done.stderr
+    assert process_of(answers[0]) != process_of(answers[1])
+    assert "(line 2, pos 7)\n\n== SQL ==\nREFRESH INCREMENTAL\n  VIEW refused ';' x\n-------^^^" in done.stderr
+    assert "[TIDEMILL_PLANNER_FAILED] The planner failed: its process does not answer" in done.stderr
+
+
+def test_an_interpreter_without_tidemill(tmp_path: Path) -> None:
+    script = tmp_path / "python"
+    script.write_text("#!/bin/sh\necho No module named tidemill\nexit 1\n")
+    script.chmod(0o755)
+    done = spark_sql(tmp_path, script, "-e", "SHOW INCREMENTAL VIEWS")
+    assert done.returncode == 1
+    assert f"cannot be started with {script}" in done.stderr
+    assert "No module named tidemill" in done.stderr
+    assert "spark.tidemill.python" in done.stderr
+
+
+def test_a_view_from_a_file_of_statements(tmp_path: Path) -> None:
+    """Needs all parts of Tidemill."""
+    file = tmp_path / "statements.sql"
+    file.write_text(
+        "CREATE TABLE t (a INT, b INT) USING parquet;\n"
+        "INSERT INTO t VALUES (1, 2), (1, 3);\n"
+        "CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS SELECT a, sum(b) AS s FROM t GROUP BY a;\n"
+        "INSERT INTO t VALUES (1, 5), (2, 7);\n"
+        "REFRESH INCREMENTAL VIEW v;\n"
+        "SELECT * FROM v ORDER BY a;\n"
+    )
+    done = spark_sql(tmp_path, Path(sys.executable), "-f", str(file))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-2:] == ["1\t10", "2\t7"]
