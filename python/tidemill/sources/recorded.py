@@ -1,0 +1,47 @@
+"""What sources with numbered versions have in common: the JVM's summary of the changes becomes a SourceChange."""
+
+from __future__ import annotations
+
+from tidemill.plan.change import SourceChange
+from tidemill.sources.base import HISTORY_GONE, Position, Source, Summary, size_known
+
+
+class RecordedSource:
+    """A source whose own log tells what changed between two numbers, `number` being their name in a position."""
+
+    tells_changes = True
+    number: str
+
+    def size(self, source: Source, position: Position) -> tuple[float | None, float | None]:
+        rows, size = size_known(source)
+        if position and position.get("bytes") is not None:
+            if rows is not None and size:
+                rows = rows * position["bytes"] / size
+            size = float(position["bytes"])
+        return rows, size
+
+    def change(self, source: Source, old: Position, new: Position, summary: Summary | None) -> SourceChange:
+        rows, size = self.size(source, new)
+        if old is None:
+            return SourceChange(changed=True, old_readable=False, rows=rows, bytes=size)
+        if summary is None:
+            reason = f"{HISTORY_GONE}: the changes of {source['name']} are not known"
+            return SourceChange(changed=True, old_readable=False, rows=rows, bytes=size, reason=reason)
+        if summary["reason"]:
+            return SourceChange(
+                changed=True, old_readable=summary["old_readable"], rows=rows, bytes=size, reason=summary["reason"]
+            )
+        inserts, deletes = summary["inserts"], summary["deletes"]
+        if inserts is None and rows is not None and size and summary["bytes"] is not None:
+            inserts = rows * summary["bytes"] / size
+        return SourceChange(
+            changed=summary["changed"],
+            old_readable=summary["old_readable"],
+            rows=rows,
+            bytes=size,
+            inserts=inserts,
+            deletes=deletes,
+        )
+
+    def text(self, position: Position) -> str:
+        return str(position[self.number])

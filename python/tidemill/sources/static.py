@@ -1,0 +1,28 @@
+"""Sources without positions: constants, and whatever cannot tell changes.
+
+The latter are JDBC tables, tables of other catalogs, fixed versions of a table.
+"""
+
+from __future__ import annotations
+
+from tidemill.plan.change import SourceChange
+from tidemill.sources.base import Position, Source, Summary, size_known
+
+
+class StaticSource:
+    """A source that is taken never to change.
+
+    Where it does, REFRESH ... FULL reads it anew: the policy of the view decides.
+    """
+
+    tells_changes = False
+
+    def size(self, source: Source, position: Position) -> tuple[float | None, float | None]:
+        return size_known(source)
+
+    def change(self, source: Source, old: Position, new: Position, summary: Summary | None) -> SourceChange:
+        rows, size = size_known(source)
+        return SourceChange(changed=False, old_readable=True, rows=rows, bytes=size, inserts=0.0, deletes=0.0)
+
+    def text(self, position: Position) -> str:
+        return ""
