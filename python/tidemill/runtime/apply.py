@@ -1,0 +1,223 @@
+"""Applies the signed delta of a view to its Parquet result: only files that hold changed rows are written anew.
+
+A keyed view replaces rows by key (`<=>`); any other view is a bag, and each touched row value gets its final count
+(design 9a.3). Inserts alone add files. A small result is rewritten whole, since one job on few bytes costs less than
+looking for the touched files, and small files do not pile up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from tidemill.errors import TidemillError
+from tidemill.runtime import wire
+from tidemill.runtime.execution import Execution, Written
+from tidemill.runtime.wire import COUNT, Ids, Node
+
+MEBIBYTE = 1 << 20
+# Below this size rewriting everything (one job) is as cheap as finding the touched files first (two jobs): a read of
+# 16 MiB of Parquet takes about as long as the floor of one local job, 0.15 s (design.md, section 3).
+SMALL_RESULT_BYTES = 16 * MEBIBYTE
+# More live files than this in a small result and an insert-only run compacts it on the way.
+SMALL_RESULT_FILES = 8
+TARGET_FILE_BYTES = 128 * MEBIBYTE
+
+File = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultColumn:
+    """A column of the view's data files."""
+
+    name: str
+    type: wire.Type
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """The staged signed delta of a run: its files (the view's columns and `_n`), and its net inserts and deletes."""
+
+    files: tuple[File, ...]
+    inserts: int
+    deletes: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(int(f["bytes"]) for f in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The result after a run: files that stay, and files written in its data directory.  `removed` is what leaves."""
+
+    kept: tuple[File, ...]
+    added: tuple[File, ...]
+    removed: tuple[File, ...]
+
+    @property
+    def live(self) -> tuple[File, ...]:
+        return self.kept + self.added
+
+
+def apply_delta(
+    execution: Execution,
+    columns: Sequence[ResultColumn],
+    keys: Sequence[str] | None,
+    live: Sequence[File],
+    delta: Delta,
+    target: str,
+) -> Applied:
+    """Writes into the new directory `target` what `delta` changes in the `live` files.
+
+    `keys`: names of columns that are a key of the view before and after, or None for a bag.
+    Raises TIDEMILL_PLANNER_FAILED if the delta removes a row that the result does not hold: the plan was wrong,
+    nothing is kept.
+    """
+    live = tuple(live)
+    if not (delta.inserts or delta.deletes):
+        return Applied(live, (), ())
+    usable_keys = _usable(keys, columns)
+    size = sum(int(f["bytes"]) for f in live)
+    if not live or (delta.deletes == 0 and (size > SMALL_RESULT_BYTES or len(live) < SMALL_RESULT_FILES)):
+        touched: tuple[File, ...] = ()
+    elif size <= SMALL_RESULT_BYTES:
+        touched = live
+    else:
+        touched = _touched(execution, columns, usable_keys, live, delta)
+    written = _rewrite(execution, columns, usable_keys, touched, delta, target)
+    gone = {f["path"] for f in touched}
+    return Applied(tuple(f for f in live if f["path"] not in gone), written.files, touched)
+
+
+def _usable(keys: Sequence[str] | None, columns: Sequence[ResultColumn]) -> tuple[str, ...] | None:
+    """The keys if there are any and each can be compared as it is."""
+    if not keys:
+        return None
+    types = {c.name: c.type for c in columns}
+    return tuple(keys) if all(wire.plain(0, types[k]) for k in keys) else None
+
+
+def _leaf(files: Sequence[File], ids: Sequence[int], columns: Sequence[ResultColumn], count: int | None = None) -> Node:
+    fields: list[tuple[int, str, wire.Type]] = [(i, c.name, c.type) for i, c in zip(ids, columns, strict=True)]
+    return wire.files(files, fields + ([(count, COUNT, "long")] if count is not None else []))
+
+
+def _touched(
+    execution: Execution,
+    columns: Sequence[ResultColumn],
+    keys: Sequence[str] | None,
+    live: Sequence[File],
+    delta: Delta,
+) -> tuple[File, ...]:
+    """The live files that hold a row, or a key, that the delta touches.  One job."""
+    ids = Ids()
+    compared = [c for c in columns if keys is None or c.name in keys]
+    left, right = ids.fresh(len(compared)), ids.fresh(len(compared))
+    path, count, found = ids.one(), ids.one(), ids.one()
+    rows = wire.files(live, [(i, c.name, c.type) for i, c in zip(left, compared, strict=True)], path)
+    # Only rows that leave are looked for: an insert of a row value that is there already needs no rewriting.
+    leaving = wire.where(_leaf(delta.files, right, compared, count), wire.fn("<", wire.col(count), wire.long(0)))
+    held = wire.join("semi", rows, leaving, _same(left, right, compared))
+    plan = wire.aggregate([(found, wire.col(path))], [], held)
+    names = {_tail(str(row[0])) for row in execution.rows(plan, [(found, "path")], step="find touched files")}
+    return tuple(f for f in live if _tail(str(f["path"])) in names)
+
+
+def _same(left: Sequence[int], right: Sequence[int], columns: Sequence[ResultColumn]) -> list[wire.Expr]:
+    return [
+        wire.fn("<=>", wire.groupable(a, c.type), wire.groupable(b, c.type))
+        for a, b, c in zip(left, right, columns, strict=True)
+    ]
+
+
+def _tail(path: str) -> str:
+    """Directory and name of a file, in which spellings of one path (scheme, escapes) agree."""
+    return "/".join(unquote(path).rsplit("/", 2)[-2:])
+
+
+def _rewrite(
+    execution: Execution,
+    columns: Sequence[ResultColumn],
+    keys: Sequence[str] | None,
+    touched: Sequence[File],
+    delta: Delta,
+    target: str,
+) -> Written:
+    ids = Ids()
+    out = ids.fresh(len(columns))
+    count = ids.one()
+    check = False
+    if not touched:
+        plan = wire.replicate(wire.col(count), _leaf(delta.files, out, columns, count))
+        # In a bag that is too big to look through, deletes always touch a file; so only inserts arrive here.
+        check = delta.deletes > 0
+    elif keys is not None:
+        plan = _replace_by_key(ids, out, columns, keys, touched, delta)
+    else:
+        plan = _final_counts(ids, out, count, columns, touched, delta)
+        check = True
+    if check:
+        plan = _checked(plan, count)
+    size = sum(int(f["bytes"]) for f in touched) + delta.bytes
+    written = execution.write(
+        plan,
+        target,
+        [(i, c.name) for i, c in zip(out, columns, strict=True)],
+        step="apply",
+        wanted_files=1 if size <= SMALL_RESULT_BYTES else -(-size // TARGET_FILE_BYTES),
+    )
+    short = (written.observed.get("apply") or {}).get("short") or 0
+    if check and int(short):
+        raise TidemillError(
+            "TIDEMILL_PLANNER_FAILED",
+            {
+                "reason": f"the delta of {execution.view} removes {short} row values that the view does not hold",
+                "log": "its plan",
+            },
+        )
+    return written
+
+
+def _checked(plan: Node, count: int) -> Node:
+    """`replicate` over an observation of counts below zero, which no right plan makes."""
+    below = wire.fn("sum", wire.fn("if", wire.fn("<", wire.col(count), wire.long(0)), wire.long(1), wire.long(0)))
+    return {**plan, "inputs": [wire.observe("apply", [("short", below)], plan["inputs"][0])]}
+
+
+def _replace_by_key(
+    ids: Ids,
+    out: Sequence[int],
+    columns: Sequence[ResultColumn],
+    keys: Sequence[str],
+    touched: Sequence[File],
+    delta: Delta,
+) -> Node:
+    """Touched rows whose key is not in the delta, and the delta's new rows."""
+    old, new, gone = ids.fresh(len(columns)), ids.fresh(len(columns)), ids.fresh(len(keys))
+    count = ids.one()
+    keyed = [c for c in columns if c.name in keys]
+    at = [old[i] for i, c in enumerate(columns) if c.name in keys]
+    kept = wire.join("anti", _leaf(touched, old, columns), _leaf(delta.files, gone, keyed), _same(at, gone, keyed))
+    added = wire.where(_leaf(delta.files, new, columns, count), wire.fn(">", wire.col(count), wire.long(0)))
+    return wire.union(out, (old, kept), (new, added))
+
+
+def _final_counts(
+    ids: Ids, out: Sequence[int], count: int, columns: Sequence[ResultColumn], touched: Sequence[File], delta: Delta
+) -> Node:
+    """Each row value of touched files and delta, as often as the sum of its counts says."""
+    old, new, both = ids.fresh(len(columns)), ids.fresh(len(columns)), ids.fresh(len(columns))
+    one, signed, n = ids.one(), ids.one(), ids.one()
+    present = wire.project([*((i, wire.col(i)) for i in old), (one, wire.long(1))], _leaf(touched, old, columns))
+    rows = wire.union([*both, n], ([*old, one], present), ([*new, signed], _leaf(delta.files, new, columns, signed)))
+    keys, values = [], [(count, wire.fn("sum", wire.col(n)))]
+    for produced, column, c in zip(out, both, columns, strict=True):
+        if wire.plain(column, c.type):
+            keys.append((produced, wire.col(column)))
+        else:
+            keys.append((ids.one(), wire.groupable(column, c.type)))
+            values.append((produced, wire.fn("first", wire.col(column))))
+    return wire.replicate(wire.col(count), wire.aggregate(keys, values, rows))

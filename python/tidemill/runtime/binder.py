@@ -1,0 +1,91 @@
+"""Binds a plan of the planner to one run: symbolic positions become real ones, stored relations become lists of
+files.
+
+A plan is made once for symbolic times (`old`, `new`); only here does it meet the positions pinned at the start of a
+run and the files that earlier runs, or earlier steps of this run, wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemill.runtime import wire
+
+Position = Any
+Files = Sequence[Mapping[str, Any]]
+
+
+@dataclass(slots=True)
+class Binder:
+    """What the symbols of one run's plan stand for.
+
+    `old` and `new` map a source's number to its position before and at this run. `states` maps a state's name to its
+    committed files, `staged` a step's name to the files it wrote in this run (filled as steps end), `result` lists
+    the view's live files.
+    """
+
+    old: Mapping[int, Position]
+    new: Mapping[int, Position]
+    states: Mapping[str, Files]
+    result: Files
+    staged: dict[str, Files] = field(default_factory=dict)
+    observe_scans: bool = False
+    changes: dict[str, int] = field(default_factory=dict)
+    scans: dict[str, int] = field(default_factory=dict)
+    _numbered: int = 0
+
+    def bind(self, node: Mapping[str, Any]) -> wire.Node:
+        """`node` with every symbol replaced. Each change set gets an observation, named in `changes`."""
+        match node["op"]:
+            case "scan":
+                return self._scan(node)
+            case "changes":
+                return self._changes(node)
+            case "state":
+                return self._files(node, self.states.get(node["name"], ()))
+            case "staged":
+                return self._files(node, self.staged[node["step"]])
+            case "result":
+                return self._files(node, self.result)
+            case _:
+                bound = dict(node)
+                if "inputs" in bound:
+                    bound["inputs"] = [self.bind(child) for child in node["inputs"]]
+                return bound
+
+    def _scan(self, node: Mapping[str, Any]) -> wire.Node:
+        bound = dict(node)
+        bound["at"] = self._at(node["source"], node.get("at"))
+        if not self.observe_scans or node.get("at") == "old":
+            return bound
+        return self._observed(bound, self.scans, [("rows", wire.fn("count", wire.long(1)))])
+
+    def _changes(self, node: Mapping[str, Any]) -> wire.Node:
+        bound = dict(node)
+        bound["from"] = self._at(node["source"], node["from"])
+        bound["to"] = self._at(node["source"], node["to"])
+        return self._observed(bound, self.changes, wire.signed_counts(node["count"]))
+
+    def _observed(self, node: wire.Node, names: dict[str, int], metrics: list[tuple[str, wire.Expr]]) -> wire.Node:
+        self._numbered += 1
+        name = f"source_{node['source']}_{self._numbered}"
+        names[name] = node["source"]
+        observed = wire.observe(name, metrics, node)
+        if "id" in node:  # a reference to this leaf must find the node that now stands for it
+            observed["id"] = node.pop("id")
+        return observed
+
+    def _at(self, source: int, symbol: Position) -> Position:
+        if symbol == "old":
+            return self.old.get(source)
+        if symbol in ("new", None):
+            return self.new.get(source)
+        return symbol
+
+    def _files(self, node: Mapping[str, Any], listed: Files) -> wire.Node:
+        bound = wire.files(listed, [(c[0], c[1], c[2]) for c in node["columns"]])
+        if "id" in node:
+            bound["id"] = node["id"]
+        return bound

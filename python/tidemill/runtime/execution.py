@@ -1,0 +1,81 @@
+"""One door to the JVM's `run`: every Spark job of a run goes through here and is counted here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidemill.bridge.jvm import Jvm
+from tidemill.runtime import wire
+
+
+@dataclass(slots=True)
+class Work:
+    """What the jobs of one run cost: executor CPU milliseconds and number of Spark jobs."""
+
+    cpu_ms: float = 0.0
+    jobs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Files that one step wrote, and what its observations saw (name -> metric -> value)."""
+
+    files: tuple[Mapping[str, Any], ...]
+    observed: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def bytes(self) -> int:
+        return sum(int(f["bytes"]) for f in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """Runs wire plans of one analysed query for one run of one view.
+
+    `jvm` is the clone that the refresh works in, `query` the id of the analysed query, `view` the qualified name,
+    `run` the number that this run will get (job descriptions only). Raises `JvmFailure` if Spark fails.
+    """
+
+    jvm: Jvm
+    query: int
+    view: str
+    run: int
+    work: Work
+
+    def write(
+        self,
+        plan: wire.Node,
+        path: str,
+        columns: Sequence[tuple[int, str]],
+        *,
+        step: str,
+        wanted_files: int | None = None,
+    ) -> Written:
+        """Writes `plan` as Parquet files into the new directory `path`."""
+        sink = {"kind": "parquet", "path": path, "columns": [list(c) for c in columns], "files": wanted_files}
+        answer = self._run(plan, sink, step)
+        return Written(tuple(answer["files"]), answer.get("observed") or {})
+
+    def rows(self, plan: wire.Node, columns: Sequence[tuple[int, str]], *, step: str) -> list[list[Any]]:
+        """The rows of `plan`, collected; for small answers only."""
+        answer = self._run(plan, {"kind": "rows", "columns": [list(c) for c in columns]}, step)
+        return list(answer["rows"])
+
+    def _run(self, plan: wire.Node, sink: Mapping[str, Any], step: str) -> Mapping[str, Any]:
+        answer: Mapping[str, Any] = self.jvm.invoke(
+            "run",
+            {
+                "query": self.query,
+                "plan": plan,
+                "view": self.view,
+                "run": self.run,
+                "output": step,
+                "description": f"tidemill: {self.view} {self.run} {step}",
+                "sink": sink,
+            },
+        )
+        self.work.cpu_ms += float(answer.get("cpu_ms") or 0)
+        self.work.jobs += int(answer.get("jobs") or 0)
+        return answer

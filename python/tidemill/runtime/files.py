@@ -1,0 +1,105 @@
+"""Files of views, through Hadoop's FileSystem in the JVM.
+
+Paths are texts with scheme, as Hadoop prints them; text is UTF-8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tidemill.errors import TidemillError
+
+
+class Invoker(Protocol):
+    """What this package needs of `tidemill.bridge.jvm.Jvm`."""
+
+    def invoke(self, method: str, request: Mapping[str, Any] | None = None) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A file or folder: `bytes` long, last changed at `modified` (epoch milliseconds)."""
+
+    path: str
+    bytes: int
+    modified: int
+    folder: bool
+
+    @property
+    def name(self) -> str:
+        return self.path.rsplit("/", 1)[-1]
+
+
+def child(folder: str, *names: str) -> str:
+    """A path below `folder`."""
+    return "/".join((folder.rstrip("/"), *names))
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """File operations; each is one call of the bridge, none runs a Spark job."""
+
+    jvm: Invoker
+
+    def read(self, path: str) -> str | None:
+        """The whole text; None if there is no such file."""
+        text: str | None = self._do("read", path=path)
+        return text
+
+    def read_many(self, paths: Sequence[str]) -> list[str | None]:
+        texts: list[str | None] = self._do("read_many", paths=list(paths)) if paths else []
+        return texts
+
+    def write_new(self, path: str, text: str) -> bool:
+        """Creates the file, complete at once, unless the name is taken; False if it is.  Exactly one of many callers
+        gets True.
+
+        Raises TIDEMILL_LOCATION_UNSUPPORTED on a file system that cannot promise this.
+        """
+        answer = self._do("write_new", path=path, text=text)
+        if "refused" in answer:
+            raise TidemillError("TIDEMILL_LOCATION_UNSUPPORTED", {"location": path, "reason": answer["refused"]})
+        return bool(answer["created"])
+
+    def write(self, path: str, text: str) -> None:
+        """Puts the text there, whatever was there; readers see the old file or the new one."""
+        self._do("write", path=path, text=text)
+
+    def list(self, path: str, recursive: bool = False) -> list[Status]:
+        """What lies in the folder; with `recursive`, all files below it.  Nothing if it does not exist."""
+        return [Status(s["path"], s["bytes"], s["modified"], s["folder"]) for s in self._list(path, recursive)]
+
+    def _list(self, path: str, recursive: bool) -> Iterable[Mapping[str, Any]]:
+        found: Iterable[Mapping[str, Any]] = self._do("list", path=path, recursive=recursive)
+        return found
+
+    def mkdirs(self, path: str) -> None:
+        self._do("mkdirs", path=path)
+
+    def delete(self, paths: Iterable[str]) -> int:
+        """Removes files and whole folders; how many of them were there."""
+        wanted = [*paths]
+        return int(self._do("delete", paths=wanted)) if wanted else 0
+
+    def exists(self, path: str) -> bool:
+        return bool(self._do("exists", path=path))
+
+    def missing(self, paths: Sequence[str]) -> set[str]:
+        """Which of the paths do not exist."""
+        return set(self._do("missing", paths=[*paths])) if paths else set()
+
+    def rename(self, source: str, target: str) -> bool:
+        """False if the new name is taken or the old one unknown.
+
+        Not safe against others at the same time: see write_new.
+        """
+        return bool(self._do("rename", **{"from": source, "to": target}))
+
+    def qualify(self, path: str) -> str:
+        """The path with scheme and absolute."""
+        return str(self._do("qualify", path=path))
+
+    def _do(self, what: str, **arguments: Any) -> Any:
+        return self.jvm.invoke("files", {"do": what, **arguments})

@@ -1,0 +1,75 @@
+"""The row of REFRESH and of SHOW REFRESHES: its columns in their order (sql.md, "Use")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+KINDS = ("NO_DATA", "PARTIAL", "FULL", "INCREMENTAL")
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Rows that came and rows that went."""
+
+    inserts: int
+    deletes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run.  Fields are the columns of SHOW REFRESHES in their order; None is NULL.
+
+    `started_at`: epoch microseconds. `cpu_ms`, `duration_ms`: milliseconds. Costs: the unit of the cost model,
+    `default` CPU milliseconds. `positions`: per source name, its position as text.
+    """
+
+    run: int | None
+    view: str
+    point: int
+    trigger: str
+    kind: str
+    reason: str | None = None
+    methods: tuple[str, ...] = ()
+    rows_in: Counts | None = None
+    rows_out: Counts | None = None
+    started_at: int = 0
+    duration_ms: int | None = None
+    cpu_ms: int | None = None
+    jobs: int | None = None
+    estimated_cost: float | None = None
+    measured_cost: float | None = None
+    state_bytes: int | None = None
+    positions: Mapping[str, str] = field(default_factory=dict)
+    regret: float | None = None
+
+    def cells(self) -> list[Any]:
+        """The row in the encoding of the bridge: structs are lists, maps objects."""
+        return [_cell(getattr(self, f.name)) for f in fields(self)]
+
+    def to_json(self) -> dict[str, Any]:
+        data = asdict(self)
+        data["methods"] = list(self.methods)
+        data["positions"] = dict(self.positions)
+        return data
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> RunRow:
+        known = {f.name for f in fields(RunRow)}
+        values = {k: v for k, v in data.items() if k in known}
+        for name in ("rows_in", "rows_out"):
+            if values.get(name) is not None:
+                values[name] = Counts(**values[name])
+        values["methods"] = tuple(values.get("methods") or ())
+        return RunRow(**values)
+
+
+def _cell(value: object) -> object:
+    match value:
+        case Counts():
+            return [value.inserts, value.deletes]
+        case tuple():
+            return list(value)
+        case _:
+            return dict(value) if isinstance(value, Mapping) else value

@@ -1,0 +1,249 @@
+"""What a run knows before it is planned: positions, what changed, and whether something forces a full run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidemill.bridge.jvm import Jvm
+from tidemill.errors import TidemillError
+from tidemill.plan.change import SourceChange
+from tidemill.plan.query import Query, read_query
+from tidemill.runtime import analysis
+from tidemill.runtime.history import RunRow
+from tidemill.runtime.record import Record, SourceAt, StoredState
+from tidemill.search.planner import PlanRequest, RunPlan, plan_run
+from tidemill.settings import PlannerSettings
+from tidemill.sources.registry import describe_position, pin, tells_changes
+
+# Rows by which EXPLAIN and the checks of CREATE let every source change, where nothing is known: one per cent.
+ASSUMED_CHANGE = 0.01
+ASSUMED_ROWS = 1e6
+# Reasons that the user asked for, or that no policy forbids. All others are reasons in the data: STRICT refuses them.
+ALLOWED_UNDER_STRICT = ("FIRST", "REQUESTED", "POLICY")
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A query analysed, its sources pinned, and what changed since `head`, the last run (None: there was none).
+
+    `old` and `new`: positions by number of source; `changes` likewise. `fingerprint` and `functions` as in
+    `analysis`.
+    """
+
+    document: Mapping[str, Any]
+    query: Query
+    settings: PlannerSettings
+    policy: str
+    head: Record | None
+    old: Mapping[int, Any]
+    new: Mapping[int, Any]
+    changes: Mapping[int, SourceChange]
+    fingerprint: str
+    functions: Mapping[str, str]
+
+    @property
+    def first(self) -> bool:
+        """No run with output has been."""
+        return self.head is None or not self.head.filled
+
+    @property
+    def changed(self) -> bool:
+        return any(c.changed for c in self.changes.values())
+
+    @property
+    def time_dependent(self) -> Sequence[str]:
+        """Expressions whose value the clock decides."""
+        return tuple(self.document["findings"].get("time_dependent") or ())
+
+    @property
+    def source_bytes(self) -> float | None:
+        """Bytes of all sources; None if one is unknown."""
+        sizes = [c.bytes for n, c in self.changes.items() if self.query.sources[n].kind != "static"]
+        return None if any(s is None for s in sizes) else sum(s for s in sizes if s is not None)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing to do: no source changed, nothing else moved."""
+        return not (
+            self.first
+            or self.changed
+            or self.time_dependent
+            or self._unfollowed()
+            or self._meaning_changed() is not None
+        )
+
+    def data_reason(self) -> str | None:
+        """What in the data, or around it, forces a full run."""
+        for number, change in sorted(self.changes.items()):
+            if change.changed and change.reason is not None:
+                return _with_source(change.reason, self.query.sources[number].name)
+        if (meaning := self._meaning_changed()) is not None:
+            return meaning
+        if self.time_dependent:
+            return f"TIME_DEPENDENT: {self.time_dependent[0]}"
+        unfollowed = self._unfollowed()
+        return f"NOT_INCREMENTAL: {unfollowed[0]} cannot tell its changes" if unfollowed else None
+
+    def _meaning_changed(self) -> str | None:
+        assert self.head is not None or self.first
+        if self.head is None or not self.head.filled:
+            return None
+        for name, digest in self.functions.items():
+            if self.head.functions.get(name) != digest:
+                return f"FUNCTION_CHANGED: {name}"
+        if self.head.fingerprint != self.fingerprint:
+            return "SCHEMA_CHANGED: the query reads its sources in another way than at the last run"
+        return None
+
+    def _unfollowed(self) -> list[str]:
+        """Sources that are not constant and cannot tell changes."""
+        return [s.name for s in self.query.sources.values() if not tells_changes(s.entry)]
+
+    def sources_at(self) -> tuple[SourceAt, ...]:
+        """The positions of this run, for its record."""
+        return tuple(
+            SourceAt(s.name, s.id, s.kind, self.new[n])
+            for n, s in sorted(self.query.sources.items())
+            if _recorded(s.entry)
+        )
+
+    def position_texts(self) -> dict[str, str]:
+        """Positions as the column of SHOW REFRESHES shows them."""
+        return _texts(self.query, dict(self.new))
+
+    def old_position_texts(self) -> dict[str, str]:
+        head = self.head
+        return _texts(self.query, {n: head.position_of(s.name) for n, s in self.query.sources.items()}) if head else {}
+
+
+def _texts(query: Query, positions: Mapping[int, Any]) -> dict[str, str]:
+    known = {s.name: positions.get(n) for n, s in query.sources.items()}
+    return {name: describe_position(position) for name, position in known.items() if position is not None}
+
+
+def _recorded(entry: Mapping[str, Any]) -> bool:
+    return not entry.get("constant")
+
+
+def _with_source(reason: str, name: str) -> str:
+    code, _, text = reason.partition(":")
+    return f"{code}: {name}: {text.strip()}" if text.strip() else f"{code}: {name}"
+
+
+def survey(
+    jvm: Jvm, document: Mapping[str, Any], head: Record | None, policy: str, settings: PlannerSettings
+) -> Situation:
+    """Pins all sources of an analysed query and says what changed.  No Spark job runs."""
+    query = read_query(document)
+    numbers = sorted(query.sources)
+    entries = [query.sources[n].entry for n in numbers]
+    since = [head.position_of(query.sources[n].name) if head is not None else None for n in numbers]
+    pinned = pin(jvm, entries, since)
+    return Situation(
+        document=document,
+        query=query,
+        settings=settings,
+        policy=policy,
+        head=head,
+        old=dict(zip(numbers, since, strict=True)),
+        new={n: p.position for n, p in zip(numbers, pinned, strict=True)},
+        changes={n: p.change for n, p in zip(numbers, pinned, strict=True)},
+        fingerprint=analysis.fingerprint(document),
+        functions=analysis.functions(document),
+    )
+
+
+def plan(situation: Situation, full_reason: str | None) -> RunPlan:
+    """The plan of a run with output; `full_reason` forces a full one.
+
+    Raises TIDEMILL_NOT_INCREMENTAL under STRICT if the run would be full for a reason in the data, and under
+    INCREMENTAL and STRICT if an operator has no rule.
+    """
+    head = situation.head
+    first = situation.first
+    run = plan_run(
+        PlanRequest(
+            query=situation.query,
+            policy=situation.policy,
+            sources=situation.changes,
+            states=frozenset(head.states) if head is not None and not first else frozenset(),
+            first=first,
+            full_reason=full_reason,
+            settings=situation.settings,
+        )
+    )
+    code = (run.reason or "").split(":")[0]
+    if situation.policy == "STRICT" and run.kind == "FULL" and code not in ALLOWED_UNDER_STRICT:
+        raise TidemillError(
+            "TIDEMILL_NOT_INCREMENTAL",
+            {
+                "operator": "the run",
+                "reason": f"it would have to be full, which the policy STRICT forbids ({run.reason})",
+            },
+        )
+    return run
+
+
+def forced(situation: Situation, requested: bool) -> str | None:
+    """The reason that forces a full run: FIRST, REQUESTED, POLICY, or one in the data; None if nothing does."""
+    if situation.first:
+        return "FIRST"
+    if requested:
+        return "REQUESTED"
+    if situation.policy == "FULL":
+        return "POLICY"
+    return situation.data_reason()
+
+
+def steady(situation: Situation, states: frozenset[str]) -> Situation:
+    """The situation right after a filling, with every source changed a little: what EXPLAIN and the checks of CREATE
+    plan for.
+
+    `states`: names of the states that the filling leaves.
+    """
+    changes = {}
+    for number, change in situation.changes.items():
+        constant = situation.query.sources[number].kind == "static"
+        rows = change.rows or situation.query.sources[number].rows or ASSUMED_ROWS
+        changes[number] = replace(
+            change,
+            changed=not constant,
+            old_readable=True,
+            reason=None,
+            rows=rows,
+            inserts=0.0 if constant else max(1.0, rows * ASSUMED_CHANGE),
+            deletes=0.0 if constant else max(1.0, rows * ASSUMED_CHANGE / 2),
+        )
+    row = RunRow(run=0, view="", point=1, trigger="CREATE", kind="FULL")
+    kept = {name: StoredState("", (), "", ()) for name in states}
+    head = Record(0, row, 0, 0, (), kept, situation.sources_at(), situation.fingerprint, situation.functions)
+    return replace(situation, head=head, changes=changes, old=situation.new)
+
+
+def check_policy(situation: Situation, filling: RunPlan) -> None:
+    """At CREATE, under INCREMENTAL and STRICT: every source tells changes, and every operator has a rule.
+
+    Raises TIDEMILL_SOURCE_WITHOUT_CHANGES or TIDEMILL_NOT_INCREMENTAL.
+    """
+    if situation.policy not in ("INCREMENTAL", "STRICT"):
+        return
+    for source in situation.query.sources.values():
+        if not tells_changes(source.entry):
+            raise TidemillError(
+                "TIDEMILL_SOURCE_WITHOUT_CHANGES",
+                {
+                    "source": source.name,
+                    "reason": str(source.entry.get("reason") or "its format does not tell changes"),
+                },
+            )
+    if situation.time_dependent:
+        raise TidemillError(
+            "TIDEMILL_NOT_INCREMENTAL",
+            {
+                "operator": situation.time_dependent[0],
+                "reason": "its value changes with time, so every run would be full",
+            },
+        )
+    plan(steady(situation, frozenset(s.name for s in filling.states)), None)

@@ -1,0 +1,118 @@
+"""What one commit says: the content of a log entry, as the runtime reads and writes it (design 9a.1).
+
+Everything that the next run needs stands here: live files, states, positions; and everything that SHOW REFRESHES
+tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tidemill.runtime.history import RunRow
+
+FORMAT = 1
+File = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAt:
+    """How far a run has read a source: its name and id as analysed then, and its position (None: it has none)."""
+
+    name: str
+    id: str | None
+    kind: str
+    position: Any
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """A state kept after a run: what the planner said of it, and its base and segment files in order of writing."""
+
+    form: str
+    columns: tuple[Any, ...]
+    text: str
+    files: tuple[File, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(int(f["bytes"]) for f in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One run.
+
+    `files`: the live files of the result. `output_run` and `output_at`: the last run with output (this one, if it
+    had) and when it ended (epoch microseconds); None as long as the view is not filled. `sources`: positions that
+    states and content stand at. `fingerprint`: of the query as analysed. `functions`: fingerprints of the session
+    functions. `keys`: output columns that are a key of the content, None if it is a bag. `delta`: files of the signed
+    change of the content by this run, None if it was not computed (a full run).
+    """
+
+    run: int
+    row: RunRow
+    output_run: int | None
+    output_at: int | None
+    files: tuple[File, ...]
+    states: Mapping[str, StoredState]
+    sources: tuple[SourceAt, ...]
+    fingerprint: str
+    functions: Mapping[str, str] = field(default_factory=dict)
+    keys: tuple[str, ...] | None = None
+    delta: tuple[File, ...] | None = None
+
+    @property
+    def filled(self) -> bool:
+        return self.output_run is not None
+
+    @property
+    def state_bytes(self) -> int:
+        return sum(s.bytes for s in self.states.values())
+
+    def position_of(self, name: str) -> Any:
+        """The position of the source of that name; None if this record has none."""
+        return next((s.position for s in self.sources if s.name == name), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """`output`, `files`, `delta` and `metrics` are also read by the JVM where this view feeds another one."""
+        return {
+            "format": FORMAT,
+            "run": self.run,
+            "output": self.output_run == self.run,
+            "output_run": self.output_run,
+            "output_at": self.output_at,
+            "files": [dict(f) for f in self.files],
+            "delta": None if self.delta is None else [dict(f) for f in self.delta],
+            "states": {name: asdict(s) for name, s in self.states.items()},
+            "sources": [asdict(s) for s in self.sources],
+            "fingerprint": self.fingerprint,
+            "functions": dict(self.functions),
+            "keys": None if self.keys is None else list(self.keys),
+            "metrics": self.row.to_json(),
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Record:
+        """Raises ValueError for a format that this version does not know."""
+        if data.get("format") != FORMAT:
+            raise ValueError(
+                f"log entry of format {data.get('format')}; this version of Tidemill reads format {FORMAT}"
+            )
+        return Record(
+            run=data["run"],
+            row=RunRow.from_json(data["metrics"]),
+            output_run=data["output_run"],
+            output_at=data["output_at"],
+            files=tuple(data["files"]),
+            states={
+                name: StoredState(s["form"], tuple(s["columns"]), s["text"], tuple(s["files"]))
+                for name, s in data["states"].items()
+            },
+            sources=tuple(SourceAt(**s) for s in data["sources"]),
+            fingerprint=data["fingerprint"],
+            functions=data["functions"],
+            keys=None if data["keys"] is None else tuple(data["keys"]),
+            delta=None if data["delta"] is None else tuple(data["delta"]),
+        )

@@ -1,0 +1,206 @@
+"""One run of a view: plan steps, stage, apply, one commit, publish.
+
+Everything before the commit can be thrown away, everything after it can be done again (design 9a.1, 9a.2).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidemill.bridge.jvm import Jvm
+from tidemill.runtime import metrics, wire
+from tidemill.runtime.apply import Delta, ResultColumn, apply_delta
+from tidemill.runtime.binder import Binder
+from tidemill.runtime.execution import Execution, Work, Written
+from tidemill.runtime.history import Counts, RunRow
+from tidemill.runtime.planning import Situation
+from tidemill.runtime.record import File, Record, StoredState
+from tidemill.runtime.stage import Stage
+from tidemill.runtime.views import View
+from tidemill.runtime.wire import COUNT
+from tidemill.search.planner import RunPlan, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """What fired a run: number of the point, its trigger as SHOW REFRESHES names it, and when (epoch microseconds)."""
+
+    point: int
+    trigger: str
+    started_at: int
+
+    @staticmethod
+    def now(point: int, trigger: str) -> Occasion:
+        return Occasion(point, trigger, time.time_ns() // 1000)
+
+    def elapsed_ms(self) -> int:
+        return max(0, (time.time_ns() // 1000 - self.started_at) // 1000)
+
+
+def row_of(view: View, occasion: Occasion, kind: str, situation: Situation) -> RunRow:
+    """The row of a run of this kind, with what is known before it runs."""
+    return RunRow(
+        run=None,
+        view=view.definition.qualified,
+        point=occasion.point,
+        trigger=occasion.trigger,
+        kind=kind,
+        started_at=occasion.started_at,
+        positions=situation.position_texts(),
+    )
+
+
+def run_with_output(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion: Occasion) -> Record:
+    """Executes `plan` and commits it.  `jvm`: the working session.
+
+    Raises TIDEMILL_CONCURRENT_REFRESH if another run committed first; whatever is raised, the run's files are gone.
+    """
+    number = view.next_run
+    with Stage(view.files, view.location, number) as stage:
+        record = _executed(jvm, view, situation, plan, occasion, stage, number)
+        view.log.commit(record)
+        stage.keep()
+    return record
+
+
+def run_without_output(view: View, situation: Situation, occasion: Occasion) -> Record:
+    """Commits a run of a point without output: the data is held back, positions stay where they are.
+
+    Early work would pay only with a plan over several points; holding everything back is right at any price.
+    """
+    head = view.head
+    row = replace(
+        row_of(view, occasion, "PARTIAL", situation),
+        run=view.next_run,
+        rows_out=Counts(0, 0),
+        duration_ms=occasion.elapsed_ms(),
+        cpu_ms=0,
+        jobs=0,
+        estimated_cost=0.0,
+        measured_cost=0.0,
+        state_bytes=head.state_bytes if head else 0,
+        positions=situation.old_position_texts(),
+    )
+    if head is None:
+        record = Record(view.next_run, row, None, None, (), {}, (), situation.fingerprint, situation.functions)
+    else:
+        record = replace(head, run=view.next_run, row=row, delta=())
+    view.log.commit(record)
+    return record
+
+
+def _executed(
+    jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion: Occasion, stage: Stage, number: int
+) -> Record:
+    head = view.head if view.head and view.head.filled else None
+    work = Work()
+    execution = Execution(jvm, situation.document["query"], view.definition.qualified, number, work)
+    binder = Binder(
+        old=situation.old,
+        new=situation.new,
+        states={name: s.files for name, s in head.states.items()} if head else {},
+        result=head.files if head else (),
+        observe_scans=head is None,
+    )
+    outcome = _Outcome({}, {})
+    for step in plan.steps:
+        outcome.take(step, _written(execution, binder, step, stage))
+    columns = [ResultColumn(c.name, c.type) for c in view.definition.columns]
+    rows_out: Counts | None
+    delta_files: tuple[File, ...] | None
+    if outcome.result is not None:
+        data: tuple[File, ...] = tuple(stage.settle(outcome.result.files))
+        rows_out = Counts(metrics.value(outcome.result, "result", "rows"), 0) if head is None else None
+        delta_files = None
+    else:
+        assert outcome.delta is not None, "a plan without output for a point with output"
+        assert head is not None, "a first run is full"
+        rows_out = metrics.net(outcome.delta, "delta")
+        delta = Delta(outcome.delta.files, rows_out.inserts, rows_out.deletes)
+        keys = plan.keys if plan.keys and head.keys and set(plan.keys) == set(head.keys) else None
+        applied = apply_delta(execution, columns, keys, head.files, delta, stage.data())
+        data = (*applied.kept, *stage.settle(applied.added))
+        delta_files = delta.files
+    states = _states(plan, head, outcome)
+    full = plan.kind == "FULL"
+    row = replace(
+        row_of(view, occasion, plan.kind, situation),
+        run=number,
+        reason=plan.reason,
+        methods=tuple(plan.methods),
+        rows_in=metrics.rows_in(binder, outcome.written.values(), first=head is None),
+        rows_out=rows_out,
+        duration_ms=occasion.elapsed_ms(),
+        cpu_ms=round(work.cpu_ms),
+        jobs=work.jobs,
+        estimated_cost=float(plan.estimated),
+        measured_cost=work.cpu_ms if situation.settings.cost_model == "default" else None,
+        state_bytes=sum(s.bytes for s in states.values()),
+    )
+    if full and head is not None:
+        row = replace(row, rows_in=None)
+    return Record(
+        run=number,
+        row=row,
+        output_run=number,
+        output_at=time.time_ns() // 1000,
+        files=tuple(data),
+        states=states,
+        sources=situation.sources_at(),
+        fingerprint=situation.fingerprint,
+        functions=situation.functions,
+        keys=tuple(plan.keys) if plan.keys else None,
+        delta=delta_files,
+    )
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What the steps wrote, by step and by target."""
+
+    written: dict[str, Written]
+    states: dict[str, list[tuple[str, Written]]]
+    result: Written | None = None
+    delta: Written | None = None
+
+    def take(self, step: Step, written: Written) -> None:
+        self.written[step.name] = written
+        match step.target:
+            case "state":
+                self.states.setdefault(str(step.state), []).append((step.mode or "base", written))
+            case "result":
+                self.result = written
+            case "delta":
+                self.delta = written
+
+
+def _written(execution: Execution, binder: Binder, step: Step, stage: Stage) -> Written:
+    plan = binder.bind(step.plan)
+    columns = [(c, n) for c, n in step.columns]
+    match step.target:
+        case "state":
+            path = stage.state(str(step.state))
+        case "result":
+            path = stage.data()
+            plan = wire.observe("result", [("rows", wire.fn("count", wire.long(1)))], plan)
+        case _:
+            path = stage.delta()
+            count = next(c for c, name in columns if name == COUNT)
+            plan = wire.observe("delta", wire.signed_counts(count), plan)
+    written = execution.write(plan, path, columns, step=step.name)
+    binder.staged[step.name] = written.files
+    return written
+
+
+def _states(plan: RunPlan, head: Record | None, outcome: _Outcome) -> Mapping[str, StoredState]:
+    """The states after the run: those of the plan, each its old files, replaced or added to by what was written."""
+    kept: dict[str, StoredState] = {}
+    for spec in plan.states:
+        files: tuple[Any, ...] = head.states[spec.name].files if head and spec.name in head.states else ()
+        for mode, written in outcome.states.get(spec.name, ()):
+            files = written.files if mode == "base" else files + written.files
+        kept[spec.name] = StoredState(spec.form, tuple(spec.columns), spec.text, files)
+    return kept

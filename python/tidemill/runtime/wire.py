@@ -1,0 +1,167 @@
+"""Wire nodes that the runtime itself builds: small plans over Parquet files that apply, compare and count.
+
+Shapes are those of the codec (see the query document in `tidemill.plan`): a node is a JSON object with "op", an
+expression a JSON object with "col", "lit", "fn" or "cast". Column ids handed out here begin far above those of any
+query document.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+Node = dict[str, Any]
+Expr = dict[str, Any]
+Type = Any  # DataType.json, parsed: a name, or an object for array, struct and map
+
+COUNT = "_n"
+FIRST_OWN_COLUMN = 1_000_000
+
+
+class Ids:
+    """Hands out fresh column ids for one plan."""
+
+    def __init__(self) -> None:
+        self._next: Iterator[int] = itertools.count(FIRST_OWN_COLUMN)
+
+    def fresh(self, n: int) -> list[int]:
+        return [next(self._next) for _ in range(n)]
+
+    def one(self) -> int:
+        return next(self._next)
+
+
+def col(column: int) -> Expr:
+    return {"col": column}
+
+
+def lit(value: object, type_: Type) -> Expr:
+    return {"lit": value, "type": type_}
+
+
+def long(value: int) -> Expr:
+    return lit(value, "long")
+
+
+def fn(name: str, *args: Expr) -> Expr:
+    return {"fn": name, "args": list(args)}
+
+
+def files(
+    listed: Sequence[Mapping[str, Any]], columns: Sequence[tuple[int, str, Type]], path_column: int | None = None
+) -> Node:
+    """Exactly the listed Parquet files; an empty relation if there are none."""
+    if not listed:
+        known = [[c, t] for c, _, t in columns]
+        return {"op": "empty", "columns": known + ([[path_column, "string"]] if path_column is not None else [])}
+    node: Node = {
+        "op": "files",
+        "paths": [{"path": f["path"], "bytes": f["bytes"], "modified": f["modified"]} for f in listed],
+        "columns": [list(c) for c in columns],
+    }
+    if path_column is not None:
+        node["path_column"] = path_column
+    return node
+
+
+def project(columns: Iterable[tuple[int, Expr]], child: Node) -> Node:
+    return {"op": "project", "columns": [list(c) for c in columns], "inputs": [child]}
+
+
+def where(child: Node, *condition: Expr) -> Node:
+    return {"op": "filter", "condition": list(condition), "inputs": [child]}
+
+
+def union(columns: Sequence[int], *inputs: tuple[Sequence[int], Node]) -> Node:
+    return {
+        "op": "union",
+        "columns": list(columns),
+        "inputs": [node for _, node in inputs],
+        "from": [list(ids) for ids, _ in inputs],
+    }
+
+
+def join(
+    kind: str,
+    left: Node,
+    right: Node,
+    condition: Sequence[Expr],
+    broadcast: str | None = None,
+    exists: int | None = None,
+) -> Node:
+    node: Node = {
+        "op": "join",
+        "kind": kind,
+        "condition": list(condition),
+        "broadcast": broadcast,
+        "inputs": [left, right],
+    }
+    if exists is not None:
+        node["exists"] = exists
+    return node
+
+
+def aggregate(keys: Iterable[tuple[int, Expr]], aggregates: Iterable[tuple[int, Expr]], child: Node) -> Node:
+    return {
+        "op": "aggregate",
+        "keys": [list(k) for k in keys],
+        "aggregates": [list(a) for a in aggregates],
+        "inputs": [child],
+    }
+
+
+def replicate(count: Expr, child: Node) -> Node:
+    return {"op": "replicate", "count": count, "inputs": [child]}
+
+
+def observe(name: str, metrics: Iterable[tuple[str, Expr]], child: Node) -> Node:
+    return {"op": "observe", "name": name, "metrics": [list(m) for m in metrics], "inputs": [child]}
+
+
+def signed_counts(count: int) -> list[tuple[str, Expr]]:
+    """The metrics `inserts` and `deletes` over a column of signed counts."""
+    zero = long(0)
+    return [
+        ("inserts", fn("sum", fn("if", fn(">", col(count), zero), col(count), zero))),
+        ("deletes", fn("sum", fn("if", fn("<", col(count), zero), fn("negative", col(count)), zero))),
+    ]
+
+
+def groupable(column: int, type_: Type) -> Expr:
+    """`column`, or where Spark cannot group or join by its type, a value that is equal exactly if the column's is.
+
+    Maps compare by sorted entries, variants by their JSON (sql.md, "Equality"). A map or variant inside another type
+    is compared by its JSON text: two texts of one map may differ, which the caller sees as a count below zero, never
+    as a wrong row.
+    """
+    if type_ == "variant":
+        return fn("to_json", col(column))
+    if isinstance(type_, dict) and type_.get("type") == "map":
+        if not (_ungroupable(type_["keyType"]) or _ungroupable(type_["valueType"])):
+            return fn("sort_array", fn("map_entries", col(column)))
+        return fn("to_json", col(column))
+    if _ungroupable(type_):
+        return fn("to_json", col(column))
+    return col(column)
+
+
+def _ungroupable(type_: Type) -> bool:
+    if isinstance(type_, str):
+        return type_ == "variant" or type_.startswith(("geometry", "geography"))
+    match type_.get("type"):
+        case "map":
+            return True
+        case "array":
+            return _ungroupable(type_["elementType"])
+        case "struct":
+            return any(_ungroupable(f["type"]) for f in type_["fields"])
+        case "udt":
+            return _ungroupable(type_["sqlType"])
+        case _:
+            return False
+
+
+def plain(column: int, type_: Type) -> bool:
+    """Whether Spark itself groups and joins by this column as it is."""
+    return "col" in groupable(column, type_)

@@ -1,0 +1,131 @@
+"""The Python surface: incremental views as objects, over the same SQL statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tidemill.sql.create import POLICIES
+from tidemill.sql.cursor import Cursor
+from tidemill.sql.render import create_text, name_text
+from tidemill.sql.schedule import second_of_day
+from tidemill.sql.statements import AtTime, Column, Create, OnDemand, Point
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+__all__ = ["IncrementalView", "at", "create_incremental_view", "on_demand"]
+
+
+def at(time: str, cost: float = 1.0, output: bool = True) -> Point:
+    """A point every day at `time` ('HH:MM[:SS]'; '24:00' ends the day); `cost`: price of a unit of work then."""
+    return Point(AtTime(second_of_day(time)), float(cost), output)
+
+
+def on_demand(cost: float = 1.0, output: bool = True) -> Point:
+    """A point that only REFRESH fires."""
+    return Point(OnDemand(), float(cost), output)
+
+
+def create_incremental_view(
+    spark: SparkSession,
+    name: str,
+    sql: str,
+    schedule: Sequence[Point] | None = None,
+    *,
+    columns: Sequence[str | tuple[str, str]] = (),
+    comment: str | None = None,
+    location: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    policy: str = "AUTO",
+    deferred: bool = False,
+    if_not_exists: bool = False,
+) -> IncrementalView:
+    """Runs CREATE INCREMENTAL VIEW and returns the view.
+
+    `name` is SQL: possibly qualified, back-quoted where needed. `columns`: names, or pairs of name and comment.
+    `schedule`: one ON DEMAND point by default. Raises what the statement raises.
+    """
+    if policy.upper() not in POLICIES:
+        raise ValueError(f"policy must be one of {', '.join(POLICIES)}, not {policy!r}")
+    parts = _parts(name)
+    statement = Create(
+        name=parts,
+        schedule=tuple(schedule) if schedule is not None else (on_demand(),),
+        query=sql,
+        columns=tuple(Column(c) if isinstance(c, str) else Column(*c) for c in columns),
+        comment=comment,
+        location=location,
+        properties=tuple((properties or {}).items()),
+        policy=policy.upper(),
+        deferred=deferred,
+        if_not_exists=if_not_exists,
+    )
+    spark.sql(create_text(statement))
+    return IncrementalView(spark, parts)
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    """The parts of a name as SQL writes it."""
+    cursor = Cursor(name)
+    parts = cursor.names()
+    cursor.end()
+    return parts
+
+
+class IncrementalView:
+    """A handle on one incremental view. Every method runs the SQL statement of its name, in the session given."""
+
+    def __init__(self, spark: SparkSession, name: tuple[str, ...]) -> None:
+        self._spark = spark
+        self._name = name_text(name)
+
+    @classmethod
+    def forName(cls, spark: SparkSession, name: str) -> IncrementalView:  # noqa: N802  # as DeltaTable.forName
+        """The view of that name.  Raises TIDEMILL_NOT_FOUND or TIDEMILL_NOT_AN_INCREMENTAL_VIEW."""
+        view = cls(spark, _parts(name))
+        spark.sql(f"DESCRIBE INCREMENTAL VIEW {view._name}")
+        return view
+
+    def __repr__(self) -> str:
+        return f"IncrementalView({self._name})"
+
+    def refresh(self, point: int | None = None, *, full: bool = False, dry_run: bool = False) -> Row:
+        """REFRESH: the row of the run."""
+        clauses = [f"AT {point}"] if point is not None else []
+        clauses += ["FULL"] if full else []
+        clauses += ["DRY RUN"] if dry_run else []
+        return self._row(" ".join([f"REFRESH INCREMENTAL VIEW {self._name}", *clauses]))
+
+    def verify(self) -> Row:
+        """VERIFY: matches, missing, unexpected."""
+        return self._row(f"VERIFY INCREMENTAL VIEW {self._name}")
+
+    def explain(self, mode: str = "PLAN") -> str:
+        """EXPLAIN INCREMENTAL: the plan of the next run, as text or (mode 'JSON') as JSON text."""
+        return str(self._row(f"EXPLAIN INCREMENTAL {mode} VIEW {self._name}")[0])
+
+    def history(self, limit: int | None = None) -> DataFrame:
+        """SHOW REFRESHES: newest first."""
+        return self._spark.sql(f"SHOW REFRESHES IN {self._name}" + (f" LIMIT {limit}" if limit is not None else ""))
+
+    def describe(self, extended: bool = False) -> DataFrame:
+        """DESCRIBE INCREMENTAL VIEW."""
+        return self._spark.sql(f"DESCRIBE INCREMENTAL VIEW {'EXTENDED ' if extended else ''}{self._name}")
+
+    def showCreate(self) -> str:  # noqa: N802  # Spark's spelling of method names
+        """SHOW CREATE INCREMENTAL VIEW: a statement that makes the view again."""
+        return str(self._row(f"SHOW CREATE INCREMENTAL VIEW {self._name}")[0])
+
+    def toDF(self) -> DataFrame:  # noqa: N802  # as DeltaTable.toDF
+        """The content, as of now."""
+        return self._spark.table(self._name)
+
+    def drop(self) -> None:
+        """DROP INCREMENTAL VIEW."""
+        self._spark.sql(f"DROP INCREMENTAL VIEW {self._name}")
+
+    def _row(self, sql: str) -> Row:
+        row = self._spark.sql(sql).first()
+        assert row is not None, f"{sql} answers one row"
+        return row

@@ -1,0 +1,134 @@
+"""What the tests that need Spark share: one session per test run, a database per test, the sign oracle."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+import tidemill
+
+Oracle = Callable[[str, str], None]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session of all tests: local, small, in-memory catalog, Delta beside Tidemill."""
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .appName("tidemill tests")
+        .config("spark.driver.memory", "2g")
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={warehouse}")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.databricks.delta.snapshotPartitions", "2")
+        .config("spark.sql.warehouse.dir", str(warehouse))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+    )
+    session = tidemill.configure(builder, formats=["delta"]).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def db(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A database of its own for each test, current while it runs; dropped with its files."""
+    name = re.sub(r"\W+", "_", request.node.name).strip("_").lower()[:60]
+    spark.sql(f"DROP DATABASE IF EXISTS {name} CASCADE")
+    spark.sql(f"CREATE DATABASE {name}")
+    spark.sql(f"USE {name}")
+    yield name
+    spark.sql("USE default")
+    for view in [r.viewName for r in spark.sql(f"SHOW INCREMENTAL VIEWS IN {name}").collect()]:
+        spark.sql(f"DROP INCREMENTAL VIEW {name}.`{view}`")
+    spark.sql(f"DROP DATABASE {name} CASCADE")
+
+
+def difference(spark: SparkSession, view: str, query: str) -> tuple[int, int]:
+    """Rows of `query` that `view` lacks, and rows of `view` that `query` does not give; one job.
+
+    Two-way bag comparison by signs (design.md, section 11). Doubles and floats are compared by nine significant
+    digits, maps by their sorted entries.
+    """
+    columns = []
+    for field in spark.table(view).schema.fields:
+        name = f"`{field.name}`"
+        match field.dataType.typeName():
+            case "double" | "float":
+                columns.append(f"if({name} IS NULL, NULL, format_string('%.8e', CAST({name} AS DOUBLE) + 0.0D))")
+            case "map":
+                columns.append(f"sort_array(map_entries({name}))")
+            case _:
+                columns.append(name)
+    names = ", ".join(f"{c} AS c{i}" for i, c in enumerate(columns))
+    renamed = ", ".join(f"`{f.name}`" for f in spark.table(view).schema.fields)
+    keys = ", ".join(f"c{i}" for i in range(len(columns)))
+    row = spark.sql(
+        f"""SELECT coalesce(sum(if(n > 0, n, 0)), 0) AS missing, coalesce(sum(if(n < 0, -n, 0)), 0) AS unexpected
+            FROM (SELECT {keys}, sum(sign) AS n
+                  FROM (SELECT {names}, 1 AS sign FROM ({query}) AS q({renamed})
+                        UNION ALL SELECT {names}, -1 FROM {view})
+                  GROUP BY {keys} HAVING sum(sign) <> 0)"""
+    ).first()
+    assert row is not None
+    return int(row.missing), int(row.unexpected)
+
+
+@pytest.fixture
+def oracle(spark: SparkSession) -> Oracle:
+    """`oracle(view, query)`: the view holds exactly what its query gives now."""
+
+    def check(view: str, query: str) -> None:
+        missing, unexpected = difference(spark, view, query)
+        assert (missing, unexpected) == (0, 0), (
+            f"{view}: {missing} rows missing, {unexpected} unexpected\nview: {spark.table(view).collect()}\n"
+            f"query: {spark.sql(query).collect()}"
+        )
+
+    return check
+
+
+@pytest.fixture
+def refresh(spark: SparkSession) -> Callable[..., Row]:
+    """`refresh(view, clauses="")`: one refresh, and its row."""
+
+    def run(view: str, clauses: str = "") -> Row:
+        rows = spark.sql(f"REFRESH INCREMENTAL VIEW {view} {clauses}").collect()
+        assert len(rows) == 1
+        return rows[0]
+
+    return run
+
+
+@pytest.fixture
+def jobs(spark: SparkSession) -> Callable[[Callable[[], Any]], int]:
+    """`jobs(action)`: how many Spark jobs `action` started, counted by Spark's scheduler."""
+
+    def count(action: Callable[[], Any]) -> int:
+        scheduler = spark.sparkContext._jsc.sc().dagScheduler()
+        before = int(scheduler.numTotalJobs())
+        action()
+        return int(scheduler.numTotalJobs()) - before
+
+    return count
+
+
+def files_under(path: str | Path) -> list[str]:
+    """All files below `path`, checksums left out, relative and sorted; empty if it does not exist."""
+    root = Path(str(path).removeprefix("file:"))
+    return sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file() and not p.name.endswith(".crc"))
+
+
+def location_of(spark: SparkSession, table: str) -> Path:
+    """The directory of a table or an incremental view."""
+    for row in spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect():
+        if row.col_name == "Location":
+            return Path(re.sub(r"^file:/*", "/", row.data_type))
+    raise AssertionError(f"{table} has no location")

@@ -1,0 +1,178 @@
+"""Every condition of CREATE, REFRESH, VERIFY, SHOW and DROP; none leaves a catalog entry or a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tests.conftest import files_under, location_of
+
+Fails = Callable[[str, str], PySparkException]
+
+DEMAND = "SCHEDULE (ON DEMAND)"
+
+
+@pytest.fixture
+def warehouse(spark: SparkSession) -> Path:
+    return Path(str(spark.conf.get("spark.sql.warehouse.dir")).removeprefix("file:"))
+
+
+CREATES = [
+    ("TIDEMILL_ALREADY_EXISTS", f"CREATE INCREMENTAL VIEW events {DEMAND} AS SELECT 1 AS x"),
+    ("TIDEMILL_CATALOG_UNSUPPORTED", f"CREATE INCREMENTAL VIEW a.b.c.v {DEMAND} AS SELECT 1 AS x"),
+    ("TIDEMILL_COLUMN_MISMATCH", f"CREATE INCREMENTAL VIEW v (a, b) {DEMAND} AS SELECT k FROM events"),
+    ("COLUMN_ALREADY_EXISTS", f"CREATE INCREMENTAL VIEW v {DEMAND} AS SELECT k, v AS K FROM events"),
+    ("COLUMN_ALREADY_EXISTS", f"CREATE INCREMENTAL VIEW v (a, A) {DEMAND} AS SELECT k, v FROM events"),
+    ("TIDEMILL_NON_DETERMINISTIC", f"CREATE INCREMENTAL VIEW v {DEMAND} AS SELECT k, rand() AS r FROM events"),
+    ("TIDEMILL_NON_DETERMINISTIC", f"CREATE INCREMENTAL VIEW v {DEMAND} AS SELECT uuid() AS u FROM events"),
+    ("TIDEMILL_TEMPORARY_OBJECT", f"CREATE INCREMENTAL VIEW v {DEMAND} AS SELECT * FROM a_temporary_view"),
+    (
+        "TIDEMILL_NOT_INCREMENTAL",
+        f"CREATE INCREMENTAL VIEW v {DEMAND} REFRESH POLICY STRICT AS"
+        " SELECT k, rank() OVER (ORDER BY v) AS r FROM events",
+    ),
+    (
+        "TIDEMILL_NOT_INCREMENTAL",
+        f"CREATE INCREMENTAL VIEW v {DEMAND} REFRESH POLICY INCREMENTAL AS"
+        " SELECT k FROM events WHERE v > (SELECT avg(v) FROM events)",
+    ),
+    (
+        "TIDEMILL_NOT_INCREMENTAL",
+        f"CREATE INCREMENTAL VIEW v {DEMAND} REFRESH POLICY STRICT AS SELECT k, current_date() AS d FROM events",
+    ),
+    ("TABLE_OR_VIEW_NOT_FOUND", f"CREATE INCREMENTAL VIEW v {DEMAND} AS SELECT * FROM no_such_table"),
+    ("UNRESOLVED_COLUMN.WITH_SUGGESTION", f"CREATE INCREMENTAL VIEW v {DEMAND} AS SELECT nope FROM events"),
+    ("DIVIDE_BY_ZERO", f"CREATE INCREMENTAL VIEW v {DEMAND} AS SELECT v / (k - k) AS x FROM events"),
+]
+
+
+@pytest.mark.parametrize(("condition", "sql"), CREATES, ids=[f"{i}-{c[0]}" for i, c in enumerate(CREATES)])
+def test_a_failed_create_leaves_nothing(
+    spark: SparkSession, events: str, warehouse: Path, fails: Fails, condition: str, sql: str
+) -> None:
+    spark.sql("CREATE OR REPLACE TEMPORARY VIEW a_temporary_view AS SELECT 1 AS x")
+    tables = spark.sql("SHOW TABLES").collect()
+    files = files_under(warehouse)
+    folders = {str(p) for p in warehouse.rglob("*") if p.is_dir()}
+    fails(sql, condition)
+    assert spark.sql("SHOW TABLES").collect() == tables
+    assert files_under(warehouse) == files
+    assert {str(p) for p in warehouse.rglob("*") if p.is_dir()} == folders
+    spark.sql("DROP VIEW a_temporary_view")
+
+
+def test_a_failed_create_leaves_no_folder_of_its_location(
+    spark: SparkSession, events: str, tmp_path: Path, fails: Fails
+) -> None:
+    there = tmp_path / "a" / "b" / "c"
+    sql = f"CREATE INCREMENTAL VIEW v {DEMAND} LOCATION '{there}' AS SELECT v / (k - k) AS x FROM events"
+    fails(sql, "DIVIDE_BY_ZERO")
+    assert list(tmp_path.iterdir()) == []
+    there.mkdir(parents=True)
+    fails(sql, "DIVIDE_BY_ZERO")
+    assert there.exists()
+    assert list(there.iterdir()) == []
+
+
+def test_rand_is_allowed_under_full(spark: SparkSession, events: str) -> None:
+    spark.sql(f"CREATE INCREMENTAL VIEW v {DEMAND} REFRESH POLICY FULL AS SELECT k, rand() >= 0 AS r FROM events")
+    assert spark.table("v").count() == 4
+
+
+def test_not_incremental_names_operator_and_reason(events: str, fails: Fails) -> None:
+    error = fails(
+        f"CREATE INCREMENTAL VIEW v {DEMAND} REFRESH POLICY STRICT AS"
+        " SELECT k, rank() OVER (ORDER BY v) AS r FROM events",
+        "TIDEMILL_NOT_INCREMENTAL",
+    )
+    parameters = error.getMessageParameters() or {}
+    assert "Window" in parameters["operator"]
+    assert parameters["reason"]
+    assert error.getSqlState() == "0A000"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "REFRESH INCREMENTAL VIEW {}",
+        "VERIFY INCREMENTAL VIEW {}",
+        "EXPLAIN INCREMENTAL VIEW {}",
+        "SHOW REFRESHES IN {}",
+        "SHOW CREATE INCREMENTAL VIEW {}",
+        "DESCRIBE INCREMENTAL VIEW {}",
+        "DROP INCREMENTAL VIEW {}",
+    ],
+)
+def test_names_that_are_no_incremental_view(events: str, fails: Fails, statement: str) -> None:
+    assert fails(statement.format("nope"), "TIDEMILL_NOT_FOUND").getSqlState() == "42P01"
+    fails(statement.format("no_such_database.v"), "TIDEMILL_NOT_FOUND")
+    assert fails(statement.format("events"), "TIDEMILL_NOT_AN_INCREMENTAL_VIEW").getSqlState() == "42809"
+
+
+@pytest.mark.parametrize("point", [0, 3, -1])
+def test_no_such_point(spark: SparkSession, events: str, fails: Fails, point: int) -> None:
+    spark.sql("CREATE INCREMENTAL VIEW v SCHEDULE (AT '14:00' NO OUTPUT, AT '24:00') AS SELECT k FROM events")
+    before = files_under(location_of(spark, "v"))
+    fails(f"REFRESH INCREMENTAL VIEW v AT {point}", "TIDEMILL_NO_SUCH_POINT")
+    assert files_under(location_of(spark, "v")) == before
+
+
+def test_verify_before_the_first_filling(spark: SparkSession, events: str, fails: Fails) -> None:
+    spark.sql(f"CREATE INCREMENTAL VIEW v {DEMAND} INITIALIZE DEFERRED AS SELECT k FROM events")
+    fails("VERIFY INCREMENTAL VIEW v", "TIDEMILL_NOT_FILLED")
+
+
+def test_verify_when_a_source_forgot(spark: SparkSession, events: str, fails: Fails) -> None:
+    spark.sql(f"CREATE INCREMENTAL VIEW v {DEMAND} AS SELECT k FROM events")
+    spark.sql("INSERT OVERWRITE events VALUES (1, 1, 'z')")
+    fails("VERIFY INCREMENTAL VIEW v", "TIDEMILL_HISTORY_GONE")
+
+
+def test_verify_finds_what_is_wrong(spark: SparkSession, events: str) -> None:
+    spark.sql(f"CREATE INCREMENTAL VIEW v {DEMAND} AS SELECT k, v FROM events")
+    location = location_of(spark, "v")
+    data = next(f for f in files_under(location) if f.startswith("data-") and f.endswith(".parquet"))
+    broken = location / data
+    spark.createDataFrame([(1, 10), (7, 7)], "k INT, v BIGINT").coalesce(1).write.parquet(str(location) + "_other")
+    other = next(Path(str(location) + "_other").glob("*.parquet"))
+    broken.with_name(f".{broken.name}.crc").unlink(missing_ok=True)
+    broken.write_bytes(other.read_bytes())
+    row = spark.sql("VERIFY INCREMENTAL VIEW v").first()
+    assert row is not None
+    assert not row.matches
+    assert row.unexpected >= 1
+    assert row.missing >= 1
+
+
+def test_a_session_function_that_is_missing(spark: SparkSession, events: str, fails: Fails) -> None:
+    spark.udf.register("twice", lambda x: None if x is None else 2 * x, "bigint")
+    spark.sql(f"CREATE INCREMENTAL VIEW v {DEMAND} AS SELECT k, twice(v) AS w FROM events")
+    spark.sql("INSERT INTO events VALUES (9, 9, 'n')")
+    spark.sql("DROP TEMPORARY FUNCTION twice")
+    fails("REFRESH INCREMENTAL VIEW v", "TIDEMILL_FUNCTION_MISSING")
+    spark.udf.register("twice", lambda x: None if x is None else 3 * x, "bigint")
+    row = spark.sql("REFRESH INCREMENTAL VIEW v").first()
+    assert row is not None
+    assert row.kind == "FULL"
+    assert row.reason.split(":")[0] == "FUNCTION_CHANGED"
+    assert 27 in {r.w for r in spark.table("v").collect()}
+
+
+def test_a_failed_refresh_leaves_nothing(spark: SparkSession, db: str, fails: Fails) -> None:
+    spark.sql("CREATE TABLE t (id INT, d INT) USING delta")
+    spark.sql("INSERT INTO t VALUES (1, 1)")
+    spark.sql(f"CREATE INCREMENTAL VIEW v {DEMAND} REFRESH POLICY STRICT AS SELECT id, 10 / d AS q FROM t")
+    location = location_of(spark, "v")
+    spark.sql("INSERT INTO t VALUES (2, 0)")
+    before = files_under(location)
+    fails("REFRESH INCREMENTAL VIEW v", "DIVIDE_BY_ZERO")
+    assert files_under(location) == before
+    assert spark.table("v").count() == 1
+    spark.sql("DELETE FROM t WHERE d = 0")
+    row = spark.sql("REFRESH INCREMENTAL VIEW v").first()
+    assert row is not None
+    assert row.kind in ("NO_DATA", "INCREMENTAL")

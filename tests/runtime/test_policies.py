@@ -1,0 +1,76 @@
+"""REFRESH POLICY: what each allows, and the reason that it records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from tests.conftest import Oracle
+
+Refresh = Callable[..., Row]
+
+WINDOW = "SELECT k, v, rank() OVER (PARTITION BY s ORDER BY v) AS r FROM events"
+
+
+def test_auto_goes_full_where_no_rule_is_and_says_so(
+    spark: SparkSession, events: str, oracle: Oracle, refresh: Refresh
+) -> None:
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS {WINDOW}")
+    spark.sql("INSERT INTO events VALUES (1, 11, 'a'), (8, 2, 'b')")
+    row = refresh("v")
+    oracle("v", WINDOW)
+    assert row.kind in ("FULL", "INCREMENTAL")
+    if row.kind == "FULL":
+        assert row.reason.split(":")[0] in ("NOT_INCREMENTAL", "COST")
+    assert "recompute" in row.methods
+
+
+def test_full_is_never_incremental(spark: SparkSession, events: str, oracle: Oracle, refresh: Refresh) -> None:
+    spark.sql("CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY FULL AS SELECT k, v FROM events")
+    spark.sql("INSERT INTO events VALUES (1, 11, 'a')")
+    row = refresh("v")
+    assert (row.kind, row.reason, row.rows_in, row.rows_out) == ("FULL", "POLICY", None, None)
+    oracle("v", "SELECT k, v FROM events")
+    assert refresh("v").kind == "NO_DATA"
+
+
+@pytest.mark.parametrize("policy", ["AUTO", "INCREMENTAL", "STRICT", "FULL"])
+def test_requested_is_allowed_under_every_policy(
+    spark: SparkSession, events: str, oracle: Oracle, refresh: Refresh, policy: str
+) -> None:
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY {policy} AS SELECT k, v FROM events")
+    row = refresh("v", "FULL")
+    assert (row.run, row.kind, row.reason) == (1, "FULL", "REQUESTED")
+    oracle("v", "SELECT k, v FROM events")
+
+
+def test_a_plain_view_that_is_redefined(spark: SparkSession, events: str, oracle: Oracle, refresh: Refresh) -> None:
+    spark.sql("CREATE VIEW big AS SELECT k, v FROM events WHERE v > 9")
+    query = "SELECT k, sum(v) AS v FROM big GROUP BY k"
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {query}")
+    spark.sql("CREATE OR REPLACE VIEW big AS SELECT k, v FROM events WHERE v > 4")
+    row = refresh("v")
+    assert row.kind == "FULL"
+    assert row.reason.split(":")[0] == "SCHEMA_CHANGED"
+    oracle("v", query)
+    spark.sql("DROP INCREMENTAL VIEW v")
+    spark.sql("DROP VIEW big")
+
+
+def test_states_that_are_lost(spark: SparkSession, events: str, oracle: Oracle, refresh: Refresh) -> None:
+    import shutil
+
+    from tests.conftest import location_of
+
+    query = "SELECT k, sum(v) AS v, min(s) AS s FROM events GROUP BY k"
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {query}")
+    shutil.rmtree(location_of(spark, "v") / "_tidemill" / "state", ignore_errors=True)
+    for folder in location_of(spark, "v").glob("data-*"):
+        shutil.rmtree(folder)
+    spark.sql("INSERT INTO events VALUES (1, 11, 'a')")
+    row = refresh("v")
+    assert row.kind == "FULL"
+    assert row.reason.split(":")[0] == "STATE_LOST"
+    oracle("v", query)
