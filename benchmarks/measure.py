@@ -1,0 +1,57 @@
+"""CPU time, jobs and wall time of plain Spark statements; CPU time as `cpu_ms` in SHOW REFRESHES defines it.
+
+A refresh reports its own figures; this is for what it is compared with.  Read from the status store that the driver
+keeps for its UI (also with the UI off), after the listener bus has delivered all events.  One measurement at a time.
+"""
+
+import time
+from dataclasses import dataclass
+from types import TracebackType
+
+from pyspark.sql import SparkSession
+
+NANOSECONDS = 1_000_000  # of a millisecond
+
+
+@dataclass(slots=True)
+class Measured:
+    """`cpu_ms`: executor CPU of all tasks, run and deserialise, retries too.  `wall_ms`: as the caller sees it."""
+
+    cpu_ms: float = 0.0
+    jobs: int = 0
+    wall_ms: float = 0.0
+
+
+class Measure:
+    """`with Measure(spark) as measured: ...`; the figures are there once the block has ended."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context = spark.sparkContext._jsc.sc()
+        self._measured = Measured()
+
+    def __enter__(self) -> Measured:
+        self._before = set(self._jobs())
+        self._started = time.perf_counter()
+        return self._measured
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._measured.wall_ms = (time.perf_counter() - self._started) * 1000
+        jobs = {number: stages for number, stages in self._jobs().items() if number not in self._before}
+        self._measured.jobs = len(jobs)
+        stages = {stage for of_job in jobs.values() for stage in of_job}
+        self._measured.cpu_ms = sum(map(self._stage_cpu, stages)) / NANOSECONDS
+
+    def _jobs(self) -> dict[int, list[int]]:
+        """Stage ids per job, of all jobs that the store still holds (the last 1,000)."""
+        self._context.listenerBus().waitUntilEmpty()
+        jobs = self._context.statusStore().jobsList(None)
+        found = (jobs.apply(i) for i in range(jobs.size()))
+        return {job.jobId(): [int(n) for n in job.stageIds().mkString(" ").split()] for job in found}
+
+    def _stage_cpu(self, stage: int) -> int:
+        """Nanoseconds of all attempts; a stage whose shuffle files were there already took none."""
+        attempts = self._context.statusStore().stageData(stage, False, None, False, None)
+        found = (attempts.apply(i) for i in range(attempts.size()))
+        return sum(data.executorCpuTime() + data.executorDeserializeCpuTime() for data in found)

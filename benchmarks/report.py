@@ -1,0 +1,72 @@
+"""The table in docs/benchmarks.md, made from the JSON of a run; numbers come from there alone."""
+
+import json
+import re
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.data import ROOT
+
+PAGE = ROOT / "docs" / "benchmarks.md"
+TITLES = {
+    "fill": "First filling against CREATE TABLE AS SELECT",
+    "F": "Change F: 1 % of orders and their line items; 60 % new keys, 20 % deleted, 20 % updated",
+    "R": "Change R: 1 % random rows of every table, same mix",
+}
+HEAD = "| query | CPU ms | full CPU ms | CPU ratio | wall ms | full wall ms | wall ratio | jobs | methods |"
+Figures = dict[str, Any]
+
+
+def write(figures: Path, command: str) -> None:
+    """Replace the section of these figures in docs/benchmarks.md, or add it."""
+    name = figures.stem
+    start, end = f"<!-- {name}: generated -->", f"<!-- {name}: end -->"
+    section = "\n".join([start, *lines(json.loads(figures.read_text()), command), end])
+    page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else "# Benchmarks\n"
+    pattern = re.compile(re.escape(start) + ".*?" + re.escape(end), re.DOTALL)
+    # A function as replacement: its result is taken as it is, back-slashes too.
+    page = pattern.sub(lambda _: section, page) if start in page else page.rstrip("\n") + "\n\n" + section + "\n"
+    PAGE.write_text(page, encoding="utf-8")
+
+
+def lines(document: dict[str, Any], command: str) -> Iterable[str]:
+    """The section's lines: where and how it was measured, then one table per kind of change."""
+    all_figures: list[Figures] = [b["extra_info"] for b in document["benchmarks"] if "query" in b["extra_info"]]
+    machine = document["machine_info"]
+    cpu = machine.get("cpu", {})
+    yield f"## {command.removeprefix('./build.sh bench ').split()[0].upper()}, scale {all_figures[0]['scale']:g}"
+    yield ""
+    yield f"`{command}`, {document['datetime'][:10]}, {cpu.get('brand_raw', 'unknown CPU')}, 2 task slots, Python"
+    yield f"{machine['python_version']}. Medians over the rounds; every view was verified after every refresh."
+    for change, title in TITLES.items():
+        figures = [f for f in all_figures if f["change"].rstrip("0123456789") == change]
+        if figures:
+            yield from ["", f"### {title}", "", *table(figures)]
+
+
+def table(figures: Sequence[Figures]) -> Iterable[str]:
+    """One line per query and the geometric means of the ratios."""
+    yield HEAD
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|---|"
+    ratios: list[tuple[float, float]] = []
+    for query in sorted({f["query"] for f in figures}):
+        rounds = [f for f in figures if f["query"] == query]
+        cpu, full_cpu, wall, full_wall, jobs = (
+            statistics.median(f[name] for f in rounds)
+            for name in ("cpu_ms", "full_cpu_ms", "wall_ms", "full_wall_ms", "jobs")
+        )
+        # The ratio of each round, then the median: refresh and recomputing of one round met the same tables.
+        ratio = statistics.median(f["cpu_ms"] / f["full_cpu_ms"] for f in rounds)
+        wall_ratio = statistics.median(f["wall_ms"] / f["full_wall_ms"] for f in rounds)
+        ratios.append((ratio, wall_ratio))
+        methods = " ".join(sorted({m for f in rounds for m in f["methods"]}))
+        yield (
+            f"| {query} | {cpu:,.0f} | {full_cpu:,.0f} | {ratio:.2f} | {wall:,.0f} | {full_wall:,.0f} "
+            f"| {wall_ratio:.2f} | {jobs:.0f} | {methods} |"
+        )
+    cpu_mean, wall_mean = (
+        statistics.geometric_mean(max(r, 1e-6) for r in column) for column in zip(*ratios, strict=True)
+    )
+    yield f"| geometric mean | | | {cpu_mean:.2f} | | | {wall_mean:.2f} | | |"

@@ -1,0 +1,246 @@
+"""Maintains a view over Python tables, run after run, with the planner's own plans, and checks every promise.
+
+After each run: the view holds what its query gives; the delta is net and retracts nothing that is not there; every
+state, merged, is what computing it anew gives; the keys that the plan promises are keys.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from unittest import mock
+
+from cost_model.default import DefaultCostModel
+from tests.semantics import Exact, Record, Relation, Row, World, run
+from tidemill.memo.check import check
+from tidemill.plan.change import SourceChange
+from tidemill.plan.ops import Op
+from tidemill.plan.parse import parse_query
+from tidemill.plan.query import Query
+from tidemill.rule.engine import explore
+from tidemill.rule.registry import load_rules
+from tidemill.search import planner
+from tidemill.search.costing import CpuMs, Facts, Rows
+from tidemill.search.planner import PlanRequest, RunPlan, Step, plan_run
+from tidemill.search.space import normal_query
+from tidemill.settings import PlannerSettings
+
+Tables = Mapping[int, Sequence[Record]]
+Changes = Mapping[int, Sequence[tuple[Record, int]]]
+STATISTICS = 1e6
+"""Rows that every source claims to have, so that plans from the change look cheap."""
+
+
+@dataclass(frozen=True)
+class Shaken(DefaultCostModel):
+    """The default model with each cost multiplied at random, the same for the same operator."""
+
+    seed: int = 0
+
+    def cost(self, op: Op, inputs: Sequence[Rows], output: Rows, facts: Facts) -> CpuMs:
+        noise = random.Random(zlib.crc32(f"{self.seed} {op}".encode())).uniform(-6, 6)
+        return CpuMs((float(DefaultCostModel.cost(self, op, inputs, output, facts)) + 1) * 2.718**noise)
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How plans are made: the pack preferred, rules switched off, costs shaken, states kept, what sources can do."""
+
+    prefer: str | None = None
+    off: frozenset[str] = frozenset()
+    shake: int | None = None
+    keep: float | None = None
+    """Share of the possible states that is kept; None: those that the planner chooses."""
+    policy: str = "AUTO"
+    readable: bool = True
+    telling: frozenset[int] | None = None
+    """Sources that can tell their changes; None: all."""
+
+
+@dataclass
+class View:
+    """A view over tables, filled at once."""
+
+    text: str
+    tables: Tables
+    mode: Mode = field(default_factory=Mode)
+    valid: Callable[[Sequence[Row], View], None] | None = None
+    """The check of a query that is free in its answers; None: the view must equal its query."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.query: Query = parse_query(self.text)
+        self.dice = random.Random(self.seed)
+        self.states: dict[str, list[Record]] = {}
+        self.result: list[Record] = []
+        self.kinds: list[str] = []
+        self.old = self.tables
+        request = self._request({}, first=True)
+        planning = planner._Planning(replace(request, query=normal_query(request.query)))
+        possible = planning._space(request.sources, None).candidates
+        self._keys_of = {c.name: None if c.partial is None else len(c.partial.keys) for c in possible}
+        additive = "aggregate_parts" not in self.mode.off
+        self._possible = frozenset(n for n, keys in self._keys_of.items() if additive or keys is None)
+        self._execute(self._plan({}, first=True), {})
+
+    def refresh(self, changes: Changes) -> RunPlan:
+        """Apply changes to the tables, and run."""
+        after = {n: list(rows) for n, rows in self.tables.items()}
+        for number, feed in changes.items():
+            net: Counter[Row] = Counter()
+            for record, n in feed:
+                net[tuple(record.items())] += n
+            bag = Counter(tuple(r.items()) for r in self.tables[number])
+            bag.update(net)
+            assert min(bag.values(), default=0) >= 0, "the feed deletes what is not there"
+            after[number] = [dict(r) for r in bag.elements()]
+        self.old, self.tables = self.tables, after
+        plan = self._plan(changes, first=False)
+        self._execute(plan, changes)
+        return plan
+
+    def oracle(self) -> Relation:
+        """The query as written, over the tables as they are now."""
+        return run(self.query.document["root"], self._world({}))
+
+    def rows(self) -> list[Row]:
+        """The view's content, columns in the order of the query."""
+        return [tuple(r[n] for _, n in self.query.output) for r in self.result]
+
+    # -- planning -----------------------------------------------------------------------------------------------------
+
+    def _request(self, changes: Changes, *, first: bool) -> PlanRequest:
+        def source(n: int) -> SourceChange:
+            telling = self.mode.telling is None or n in self.mode.telling
+            return SourceChange(
+                changed=n in changes,
+                old_readable=self.mode.readable,
+                rows=STATISTICS,
+                inserts=float(sum(c > 0 for _, c in changes.get(n, ()))),
+                deletes=float(sum(c < 0 for _, c in changes.get(n, ()))),
+                reason=None if telling else "FILES_REWRITTEN",
+            )
+
+        sources = {n: source(n) for n in self.query.sources}
+        settings = PlannerSettings(prefer=self.mode.prefer, time_limit=60)
+        states = frozenset(self.states)
+        return PlanRequest(self.query, self.mode.policy, sources, states, first, None, settings)
+
+    def _plan(self, changes: Changes, *, first: bool, keep: float | None = None) -> RunPlan:
+        rules = tuple(r for r in load_rules() if r.name not in self.mode.off)
+        share = self.mode.keep if keep is None else keep
+        with ExitStack() as stack:
+            patch = stack.enter_context
+            patch(mock.patch.object(planner, "load_rules", return_value=rules))
+            patch(mock.patch("tidemill.search.space.explore", partial(explore, checked=check)))
+            if self.mode.shake is not None:
+                patch(mock.patch.object(planner, "_model", return_value=Shaken(seed=self.mode.shake)))
+            if share is not None:
+                dice = random.Random(self.seed)
+                some = frozenset(n for n in sorted(self._possible) if dice.random() < share)
+                patch(mock.patch.object(planner._Planning, "_worth_keeping", return_value=some))
+            return plan_run(self._request(changes, first=first))
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def _world(self, changes: Changes) -> World:
+        sources = {(n, "new"): rows for n, rows in self.tables.items()}
+        if self.mode.readable:
+            sources |= {(n, "old"): rows for n, rows in self.old.items()}
+        told = {n: c for n, c in changes.items() if self.mode.telling is None or n in self.mode.telling}
+        return World(self.query, sources, told, self.states, result=self.result, dice=self.dice)
+
+    def _execute(self, plan: RunPlan, changes: Changes) -> None:
+        world = self._world(changes)
+        states: dict[str, list[Record]] = dict(self.states)
+        result = self.result
+        for step in plan.steps:
+            records = _records(step, run(step.plan, world))
+            world.staged[step.name] = records
+            if step.target == "state":
+                assert step.state is not None
+                states[step.state] = records if step.mode == "base" else [*states[step.state], *records]
+            elif step.target == "delta":
+                result = self._applied(records)
+            else:
+                result = records
+        self.states = {s.name: states[s.name] for s in plan.states}
+        self.result = result
+        self.kinds.append(plan.kind)
+        self._check(plan)
+
+    def _applied(self, delta: Sequence[Record]) -> list[Record]:
+        names = [n for _, n in self.query.output]
+        changes = Counter[Row]()
+        for record in delta:
+            row = tuple(record[n] for n in names)
+            assert row not in changes, f"the delta holds a row twice: {row}"
+            assert record["_n"] != 0, f"the delta holds a count of 0: {row}"
+            changes[row] = record["_n"]
+        bag = Counter(self.rows())
+        bag.update(changes)
+        gone = [r for r, n in bag.items() if n < 0]
+        assert not gone, f"the delta takes away what the view does not hold: {gone}"
+        return [dict(zip(names, r, strict=True)) for r in bag.elements()]
+
+    # -- checks -------------------------------------------------------------------------------------------------------
+
+    def _check(self, plan: RunPlan) -> None:
+        if self.valid is not None:
+            self.valid(self.rows(), self)
+        else:
+            wanted, got = self.oracle().bag([c for c, _ in self.query.output]), Counter(self.rows())
+            assert got == wanted, f"missing {wanted - got}, unexpected {got - wanted}\n{plan.text}"
+        if plan.keys is not None:
+            values = [tuple(r[k] for k in plan.keys) for r in self.result]
+            assert len(set(values)) == len(values), f"{plan.keys} is no key"
+        if self.valid is None and self.states and plan.kind == "INCREMENTAL":
+            self._check_states(plan)
+
+    def _check_states(self, plan: RunPlan) -> None:
+        """Base and segments, merged, are the base made anew."""
+        anew = self._plan({}, first=True, keep=1.0)
+        world = self._world({})
+        fresh: dict[str, list[Record]] = {}
+        for step in anew.steps:
+            world.staged[step.name] = _records(step, run(step.plan, world))
+            if step.state is not None:
+                fresh[step.state] = world.staged[step.name]
+        for spec in plan.states:
+            keys = self._keys_of[spec.name]
+            kept, wanted = (_merged(x[spec.name], keys) for x in (self.states, fresh))
+            assert kept == wanted, f"state {spec.name} ({spec.form} of {spec.text}): {kept} for {wanted}\n{plan.text}"
+
+
+def _records(step: Step, rows: Relation) -> list[Record]:
+    at = [(rows.columns.index(c), f) for c, f in step.columns]
+    return [{f: r[i] for i, f in at} for r in rows.rows]
+
+
+def _merged(records: Sequence[Record], keys: int | None) -> dict[Row, Row]:
+    """A state's rows by key: counts or parts added up, what has no row left out.
+
+    `keys`: how many of the first fields of an attribute state are its keys; None for a snapshot in signed rows.
+    """
+    found: dict[Row, list[object]] = {}
+    for record in records:
+        if keys is None:
+            key, parts = tuple(v for f, v in record.items() if f != "_n"), [record["_n"]]
+        else:
+            values = [record[f"c{i}"] for i in range(len(record))]
+            key, parts = tuple(values[:keys]), values[keys:]
+        known = found.get(key)
+        found[key] = parts if known is None else [_plus(a, b) for a, b in zip(known, parts, strict=True)]
+    return {k: tuple(v) for k, v in found.items() if v[0] != 0 or keys == 0}
+
+
+def _plus(a: object, b: object) -> object:
+    if isinstance(a, Exact):
+        assert isinstance(b, Exact)
+        return a.merge(b)
+    return a + b  # type: ignore[operator]  # numbers

@@ -1,0 +1,175 @@
+"""Random queries of the maintained surface, well-typed, over the tables that `changes.py` changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from tests.system.expressions import KEY, TYPES, Column, Output, aggregate, condition, literal, scalar
+
+TABLES = ("f", "g", "p")
+COLUMNS = {"k": "bigint", "x": "bigint", "s": "string", "m": "decimal", "d": "double", "t": "date"}
+"""Columns of every table: join key, number, string, DECIMAL(10, 2), double, date."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A view's query.
+
+    Attributes:
+        checked: the query with the scales of its inexact columns behind its own.
+        inexact: positions of the columns whose last bits depend on the order of additions.
+    """
+
+    text: str
+    checked: str
+    inexact: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A select statement; scales as select items of the same statement."""
+
+    text: str
+    checked: str
+    outputs: tuple[Output, ...]
+
+
+@st.composite
+def queries(draw: DrawFn) -> Query:
+    """Any query of the surface."""
+    top = draw(st.sampled_from(["plain", "plain", "plain", "union", "limit", "cte"]))
+    match top:
+        case "union":
+            types = [draw(st.sampled_from(TYPES)) for _ in range(draw(st.integers(1, 3)))]
+            parts = [_select(draw, types) for _ in range(draw(st.integers(2, 3)))]
+            block = _union(parts)
+            if draw(st.booleans()):
+                block = _over(draw, block.text, [o.type for o in block.outputs])
+        case "limit":
+            inner = _block(draw, exact=True)
+            order = ", ".join(f"c{i} {draw(st.sampled_from(['ASC', 'DESC']))}" for i in range(len(inner.outputs)))
+            text = f"SELECT * FROM ({inner.text}) ORDER BY {order} LIMIT {draw(st.integers(1, 6))}"
+            block = _Block(text, text, inner.outputs)
+        case "cte":
+            inner = _block(draw, exact=True)
+            block = _over(draw, "w", [o.type for o in inner.outputs])
+            with_ = f"WITH w AS ({inner.text}) "
+            block = _Block(with_ + block.text, with_ + block.checked, block.outputs)
+        case _:
+            block = _block(draw, exact=False)
+    return Query(block.text, block.checked, tuple(i for i, o in enumerate(block.outputs) if o.scale is not None))
+
+
+def _block(draw: DrawFn, *, exact: bool) -> _Block:
+    if draw(st.booleans()):
+        return _aggregate(draw, *_from(draw), exact=exact)
+    return _select(draw, [draw(st.sampled_from(TYPES)) for _ in range(draw(st.integers(1, 4)))])
+
+
+def _over(draw: DrawFn, relation: str, types: Sequence[str]) -> _Block:
+    """A block over a sub-query or a CTE, sometimes joined with itself."""
+    name = relation if relation == "w" else f"({relation})"
+    columns = [Column(f"q0.c{i}", t) for i, t in enumerate(types)]
+    source = f"{name} AS q0"
+    if draw(st.booleans()):
+        kind = draw(st.sampled_from(["JOIN", "LEFT JOIN"]))
+        i = draw(st.integers(0, len(types) - 1))
+        operator = draw(st.sampled_from(["=", "<=>"]))
+        source += f" {kind} {name} AS q1 ON q0.c{i} {operator} q1.c{i}"
+        columns += [Column(f"q1.c{i}", t) for i, t in enumerate(types)]
+    if draw(st.booleans()):
+        return _aggregate(draw, source, columns, exact=False)
+    return _select_from(draw, source, columns, [draw(st.sampled_from(TYPES)) for _ in range(draw(st.integers(1, 3)))])
+
+
+def _select(draw: DrawFn, types: Sequence[str]) -> _Block:
+    return _select_from(draw, *_from(draw), types)
+
+
+def _select_from(draw: DrawFn, source: str, columns: Sequence[Column], types: Sequence[str]) -> _Block:
+    outputs = tuple(Output(_cast(scalar(draw, columns, t), t), t) for t in types)
+    distinct = "DISTINCT " if draw(st.integers(0, 3)) == 0 else ""
+    items = ", ".join(f"{o.text} AS c{i}" for i, o in enumerate(outputs))
+    text = f"SELECT {distinct}{items} FROM {source}{_where(draw, columns)}"
+    return _Block(text, text, outputs)
+
+
+def _aggregate(draw: DrawFn, source: str, columns: Sequence[Column], *, exact: bool) -> _Block:
+    keys = [draw(st.sampled_from(TYPES)) for _ in range(draw(st.integers(0, 2)))]
+    grouped = [Output(scalar(draw, columns, t, 1), t) for t in keys]
+    calls = [aggregate(draw, columns, exact=exact) for _ in range(draw(st.integers(1, 3)))]
+    having = ""
+    if draw(st.integers(0, 3)) == 0:
+        having = (
+            f" HAVING {draw(st.sampled_from(['count(*) > 1', 'sum(x_) > 2', 'max(x_) IS NOT NULL', 'count(x_) = 2']))}"
+        )
+        having = having.replace("x_", scalar(draw, columns, "bigint", 0))
+    outputs = tuple(Output(_cast(o.text, o.type), o.type, o.scale) for o in (*grouped, *calls))
+    items = [f"{o.text} AS c{i}" for i, o in enumerate(outputs)]
+    scales = [f"{o.scale} AS s{i}" for i, o in enumerate(outputs) if o.scale is not None]
+    by = f" GROUP BY {', '.join(o.text for o in outputs[: len(keys)])}" if keys else ""
+    tail = f" FROM {source}{_where(draw, columns)}{by}{having}"
+    return _Block("SELECT " + ", ".join(items) + tail, "SELECT " + ", ".join(items + scales) + tail, outputs)
+
+
+def _union(parts: Sequence[_Block]) -> _Block:
+    text = " UNION ALL ".join(p.text for p in parts)
+    return _Block(text, text, parts[0].outputs)
+
+
+def _where(draw: DrawFn, columns: Sequence[Column]) -> str:
+    return f" WHERE {condition(draw, columns)}" if draw(st.integers(0, 2)) == 0 else ""
+
+
+def _from(draw: DrawFn, depth: int = 1) -> tuple[str, list[Column]]:
+    """One to four relations, inner and left outer joined, with the columns in scope."""
+    text, columns = _relation(draw, 0, depth)
+    for n in range(1, draw(st.sampled_from([1, 1, 2, 2, 2, 3, 4]))):
+        other, found = _relation(draw, n, depth)
+        kind = draw(st.sampled_from(["JOIN", "JOIN", "LEFT JOIN"]))
+        text += f" {kind} {other} ON {_on(draw, columns, found)}"
+        columns = columns + found
+    return text, columns
+
+
+def _on(draw: DrawFn, left: Sequence[Column], right: Sequence[Column]) -> str:
+    """An equality of keys, null-safe or not, or an inequality; sometimes with more conjuncts of either side."""
+    type_ = KEY if draw(st.integers(0, 4)) else draw(st.sampled_from(["string", "date", "bigint"]))
+    a, b = (scalar(draw, side, type_, 0) for side in (left, right))
+    operator = draw(st.sampled_from(["=", "=", "=", "<=>", "<"]))
+    parts = [f"{a} {operator} {b}"]
+    if operator == "<":
+        # Bounded, so that a chain of such joins stays small.
+        parts.append(f"{b} <= {literal(draw, type_)}")
+    if draw(st.integers(0, 3)) == 0:
+        parts.append(condition(draw, [*left, *right], 1))
+    return " AND ".join(parts)
+
+
+def _relation(draw: DrawFn, n: int, depth: int) -> tuple[str, list[Column]]:
+    if depth > 0 and draw(st.integers(0, 4)) == 0:
+        inner = _nested(draw)
+        return f"({inner.text}) AS r{n}", [Column(f"r{n}.c{i}", o.type) for i, o in enumerate(inner.outputs)]
+    table = draw(st.sampled_from(TABLES))
+    return f"{table} AS r{n}", [Column(f"r{n}.{c}", t) for c, t in COLUMNS.items()]
+
+
+def _nested(draw: DrawFn) -> _Block:
+    source, columns = _from(draw, 0)
+    if draw(st.booleans()):
+        return _aggregate(draw, source, columns, exact=True)
+    return _select_from(draw, source, columns, [KEY, *(draw(st.sampled_from(TYPES)) for _ in range(2))])
+
+
+def _cast(text: str, type_: str) -> str:
+    """Branches of a union and columns of a view have one type each."""
+    match type_:
+        case "decimal":
+            return f"CAST({text} AS DECIMAL(12, 2))"
+        case "bigint":
+            return f"CAST({text} AS BIGINT)"
+    return text

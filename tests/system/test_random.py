@@ -1,0 +1,189 @@
+"""Random views over random changes, each method preferred in turn and switched off at random: results never change.
+
+TIDEMILL_EXAMPLES: how many examples; TIDEMILL_SEED: another seed gives other examples, the same one the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import HealthCheck, given, note, seed, settings
+from hypothesis import strategies as st
+from pyspark.errors import PySparkException
+from pyspark.sql import Row, SparkSession
+
+from tests.system.bags import Values, compare, contents, net_change
+from tests.system.changes import SQL_TYPES, Scenario, insert, scenarios, values
+from tests.system.queries import COLUMNS, Query, queries
+
+SEED = int(os.environ.get("TIDEMILL_SEED", "20260"))
+EXAMPLES = int(os.environ.get("TIDEMILL_EXAMPLES", "0"))
+FEW, MANY = EXAMPLES or 4, EXAMPLES or 30
+PACKS = ("delta", "affected", "recompute")
+DATABASE = "random_views"
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """Under which policy a view lives, and per round the pack preferred and the packs switched off."""
+
+    policy: str
+    prefer: tuple[str | None, ...]
+    disabled: tuple[frozenset[str], ...]
+
+
+@st.composite
+def modes(draw: st.DrawFn, rounds: int) -> Mode:
+    policy = draw(st.sampled_from(["STRICT", "STRICT", "AUTO"]))
+    prefer = tuple(draw(st.sampled_from([None, *PACKS])) for _ in range(rounds))
+    off = st.sets(st.sampled_from(["delta", "affected"]), max_size=2) if policy == "AUTO" else st.just(set())
+    disabled = tuple(frozenset(draw(off)) - {p} for p in prefer)
+    return Mode(policy, prefer, disabled)
+
+
+ROUNDS = 3
+CASES = st.tuples(scenarios(ROUNDS), st.lists(st.tuples(queries(), modes(ROUNDS)), min_size=1, max_size=3))
+
+
+@dataclass
+class Kept:
+    """A view under test and its content after the last run."""
+
+    name: str
+    query: Query
+    mode: Mode
+    content: list[Values] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession) -> Iterator[str]:
+    """`f` (Delta with change feed), `g` (Delta without), `p` (Parquet) in a database of their own."""
+    spark.sql(f"DROP DATABASE IF EXISTS {DATABASE} CASCADE")
+    spark.sql(f"CREATE DATABASE {DATABASE}")
+    spark.sql(f"USE {DATABASE}")
+    columns = ", ".join(f"{c} {SQL_TYPES[t]}" for c, t in COLUMNS.items())
+    feed = "TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+    spark.sql(f"CREATE TABLE f ({columns}) USING delta {feed}")
+    spark.sql(f"CREATE TABLE g ({columns}) USING delta")
+    spark.sql(f"CREATE TABLE p ({columns}) USING parquet")
+    yield DATABASE
+    spark.sql("USE default")
+    spark.sql(f"DROP DATABASE {DATABASE} CASCADE")
+
+
+@contextmanager
+def packs(spark: SparkSession, prefer: str | None, disabled: frozenset[str]) -> Iterator[None]:
+    """The session's settings of methods, put back afterwards."""
+    confs = {f"spark.tidemill.method.{p}.enabled": "false" for p in disabled}
+    if prefer is not None:
+        confs["spark.tidemill.method.prefer"] = prefer
+    for name, value in confs.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in confs:
+            spark.conf.unset(name)
+
+
+def run(spark: SparkSession, scenario: Scenario, wanted: list[tuple[Query, Mode]]) -> None:
+    """One example: tables filled, views made, rounds of changes, each followed by a refresh and a comparison."""
+    for table, rows in scenario.rows.items():
+        spark.sql(f"INSERT OVERWRITE {table} {values(list(rows))}")
+        note(insert(table, rows))
+    views: list[Kept] = []
+    try:
+        for i, (query, mode) in enumerate(wanted):
+            view = Kept(f"v{i}", query, mode)
+            statement = (
+                f"CREATE INCREMENTAL VIEW v{i} SCHEDULE (ON DEMAND) REFRESH POLICY {mode.policy} AS {query.text}"
+            )
+            note(f"{statement}\n    {mode}")
+            spark.sql(statement)
+            views.append(view)
+            check(spark, view, None)
+        for number, statements in enumerate(scenario.rounds):
+            for statement in statements:
+                note(statement)
+                spark.sql(statement)
+            for view in views:
+                with packs(spark, view.mode.prefer[number], view.mode.disabled[number]):
+                    row = spark.sql(f"REFRESH INCREMENTAL VIEW {view.name}").first()
+                note(f"{view.name}: {row}")
+                check(spark, view, row)
+    finally:
+        for i in range(len(wanted)):
+            spark.sql(f"DROP INCREMENTAL VIEW IF EXISTS v{i}")
+
+
+def check(spark: SparkSession, view: Kept, row: Row | None) -> None:
+    """The view equals its query, and the run's row says what happened. `row`: None for the first run."""
+    held, wanted = contents(spark, view.name, view.query.checked, len(view.query.inexact))
+    difference = compare(held, wanted, view.query.inexact)
+    assert not difference, f"{view.name}: {difference}"
+    before, view.content = view.content, held
+    if row is None:
+        return
+    inserts, deletes = net_change(before, held)
+    if row.kind == "NO_DATA":
+        assert (inserts, deletes, row.jobs) == (0, 0, 0)
+        return
+    assert row.jobs > 0
+    if row.kind == "INCREMENTAL":
+        assert row.reason is None
+        assert (row.rows_out.inserts, row.rows_out.deletes) == (inserts, deletes)
+        allowed = {*PACKS} - (view.mode.disabled[0] if len(set(view.mode.disabled)) == 1 else frozenset())
+        assert set(row.methods) <= allowed
+    else:
+        assert (row.kind, view.mode.policy) == ("FULL", "AUTO")
+        assert row.reason.split(":")[0] in {"COST", "NOT_INCREMENTAL"}
+
+
+def examples(count: int) -> settings:
+    """The settings of a run of `count` examples: always the same ones for one seed, shrunk when one fails."""
+    return settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        print_blob=True,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@seed(SEED)
+@examples(FEW)
+@given(CASES)
+def test_random_views(spark: SparkSession, tables: str, case: tuple[Scenario, list[tuple[Query, Mode]]]) -> None:
+    note(f"TIDEMILL_SEED={SEED}")
+    run(spark, *case)
+
+
+@pytest.mark.slow
+@seed(SEED + 1)
+@examples(MANY)
+@given(CASES)
+def test_many_random_views(spark: SparkSession, tables: str, case: tuple[Scenario, list[tuple[Query, Mode]]]) -> None:
+    note(f"TIDEMILL_SEED={SEED}")
+    run(spark, *case)
+
+
+def test_generated_queries_are_well_typed(spark: SparkSession, tables: str) -> None:
+    """The generator itself: Spark analyses and runs what it makes, so no example is lost to a wrong query."""
+
+    @seed(SEED)
+    @examples(40)
+    @given(queries())
+    def analysed(query: Query) -> None:
+        note(query.checked)
+        try:
+            columns = spark.sql(query.text).columns
+            assert len(spark.sql(query.checked).columns) == len(columns) + len(query.inexact)
+        except PySparkException as e:
+            raise AssertionError(f"{query.checked}: {e}") from e
+
+    analysed()
