@@ -108,15 +108,14 @@ def test_changes_are_not_netted_across_commits(spark: SparkSession, store: Store
     assert (summary["inserts"], summary["deletes"]) == (2, 1)
 
 
-def test_types_that_do_not_group_or_not_byte_by_byte(spark: SparkSession, store: Store, table: str) -> None:
-    create(spark, table, "id INT, m MAP<STRING, INT>, s STRING COLLATE UTF8_LCASE", feed=False, vectors=False)
-    spark.sql(f"INSERT INTO {table} VALUES (1, map('a', 1), 'a'), (2, map('b', 2), 'b')")
+def test_types_that_do_not_group(spark: SparkSession, store: Store, table: str) -> None:
+    create(spark, table, "id INT, m MAP<STRING, INT>", feed=False, vectors=False)
+    spark.sql(f"INSERT INTO {table} VALUES (1, map('a', 1)), (2, map('b', 2))")
     old, _ = store.pin(table)
-    spark.sql(f"UPDATE {table} SET s = 'A' WHERE id = 1")
+    spark.sql(f"UPDATE {table} SET m = map('c', 3) WHERE id = 1")
     new, _ = store.pin(table)
-    assert signed(store.changes(table, ["s", "id"], old, new)) == Counter({("A", 1): 1, ("a", 1): -1})
-    rows = store.changes(table, ["m"], old, new).selectExpr("map_entries(m) AS m", "_n").groupBy("m").sum("_n")
-    assert [r[1] for r in rows.collect()] == [0] * rows.count()
+    changes = store.changes(table, ["m"], old, new).selectExpr("map_entries(m)[0].key AS k", "_n")
+    assert signed(changes) == Counter({("c",): 1, ("a",): -1})
 
 
 def test_the_feed_switched_on_and_off_in_between(spark: SparkSession, store: Store, table: str) -> None:

@@ -122,7 +122,8 @@ class _Planning:
 
     def _extractor(self, found: Space, prefer: str | None = None, *, past: bool = True) -> Extractor:
         root_delta = found.memo.change(found.root, DELTA)
-        whole_allowed = self.request.policy == "AUTO"
+        preferred = prefer or self.request.settings.prefer
+        whole_allowed = preferred == RECOMPUTE and self.request.policy == "AUTO"
 
         def allowed(group: int, e: Expression) -> bool:
             if not past and reads_the_past(e.op):
@@ -130,25 +131,32 @@ class _Planning:
             whole = e.pack == RECOMPUTE and group == found.memo.find(root_delta)
             return whole_allowed or not whole
 
-        return Extractor(found.memo, self.model, found.facts, allowed, prefer or self.request.settings.prefer)
+        return Extractor(found.memo, self.model, found.facts, allowed, preferred)
 
     # -- incremental --------------------------------------------------------------------------------------------------
 
     def incremental(self) -> RunPlan:
-        """The cheapest plan from the change, unless the policy allows a full one that is cheaper."""
+        """The cheapest plan from the change, unless the policy allows a full one that is cheaper.
+
+        The difference of two full computations of the whole view is no incremental plan; where the cheapest plan comes
+        to that in other words, the cheapest without `recompute` stands for the incremental side.
+        """
         found = self._space(self.request.sources, self.request.states)
         if self.request.policy in {"INCREMENTAL", "STRICT"}:
             self._check_rules(found)
         extractor = self._extractor(found)
         change = found.memo.change(found.root, DELTA)
         if extractor.best(change) is None:
-            return self.full("NOT_INCREMENTAL: " + _unable(found, extractor))
+            return self.full("NOT_INCREMENTAL: " + _unable(found, self._without_recompute(found)))
         plan = self._assemble_change(found, extractor, change)
         if self.request.policy != "AUTO" or self.request.settings.prefer is not None:
             return plan
+        if not _from_the_past(plan):
+            without = self._without_recompute(found)
+            if without.best(change) is None:
+                return self.full("NOT_INCREMENTAL: " + _unable(found, without))
+            plan = self._assemble_change(found, without, change)
         full = self.full("COST")
-        if not _from_the_past(plan.steps):
-            return replace(full, reason="COST" if self._without_recompute(found).best(change) else "NOT_INCREMENTAL")
         return full if full.estimated < plan.estimated - WORTH_A_FULL_RUN else plan
 
     def _without_recompute(self, found: Space) -> Extractor:
@@ -348,13 +356,14 @@ def _is_net(found: Space, extractor: Extractor, group: int) -> bool:
             return False
 
 
-def _from_the_past(steps: tuple[Step, ...]) -> bool:
-    """True if a plan's content comes from changes or states, not from whole sources alone."""
+def _from_the_past(plan: RunPlan) -> bool:
+    """True if a plan's content comes from changes, states or the last answer, not from whole sources alone."""
+    past = {"changes", "state"} if RECOMPUTE in plan.methods else {"changes", "state", "result"}
 
     def reads(node: Wire) -> bool:
-        return node["op"] in {"changes", "state"} or any(reads(i) for i in node.get("inputs", ()))
+        return node["op"] in past or any(reads(i) for i in node.get("inputs", ()))
 
-    return any(reads(s.plan) for s in steps)
+    return any(reads(s.plan) for s in plan.steps)
 
 
 def _unable(found: Space, extractor: Extractor) -> str:

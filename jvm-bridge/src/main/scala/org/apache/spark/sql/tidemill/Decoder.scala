@@ -9,6 +9,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.types._
 
@@ -182,7 +183,7 @@ final class Decoder(session: SparkSession, query: Query) {
     definitions.collectFirst { case (c, g: Generator) => (c, g) } match {
       case None => computed(definitions, child.plan, child.columns)
       case Some((c, generator)) =>
-        val attributes = generator.elementSchema.toAttributes
+        val attributes = DataTypeUtils.toAttributes(generator.elementSchema)
         val below = Generate(generator, Nil, outer = false, None, attributes, child.plan)
         computed(definitions.map { case (d, e) => d -> (if (d == c) attributes.head else e) }, below, child.columns)
     }
