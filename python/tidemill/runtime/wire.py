@@ -11,6 +11,9 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tidemill.plan import grouping
+from tidemill.plan.expr import expr_to_json, type_to_text
+
 Node = dict[str, Any]
 Expr = dict[str, Any]
 Type = Any  # DataType.json, parsed: a name, or an object for array, struct and map
@@ -129,37 +132,8 @@ def signed_counts(count: int) -> list[tuple[str, Expr]]:
 
 
 def groupable(column: int, type_: Type) -> Expr:
-    """`column`, or where Spark cannot group or join by its type, a value that is equal exactly if the column's is.
-
-    Maps compare by sorted entries, variants by their JSON (sql.md, "Equality"). A map or variant inside another type
-    is compared by its JSON text: two texts of one map may differ, which the caller sees as a count below zero, never
-    as a wrong row.
-    """
-    if type_ == "variant":
-        return fn("to_json", col(column))
-    if isinstance(type_, dict) and type_.get("type") == "map":
-        if not (_ungroupable(type_["keyType"]) or _ungroupable(type_["valueType"])):
-            return fn("sort_array", fn("map_entries", col(column)))
-        return fn("to_json", col(column))
-    if _ungroupable(type_):
-        return fn("to_json", col(column))
-    return col(column)
-
-
-def _ungroupable(type_: Type) -> bool:
-    if isinstance(type_, str):
-        return type_ == "variant" or type_.startswith(("geometry", "geography"))
-    match type_.get("type"):
-        case "map":
-            return True
-        case "array":
-            return _ungroupable(type_["elementType"])
-        case "struct":
-            return any(_ungroupable(f["type"]) for f in type_["fields"])
-        case "udt":
-            return _ungroupable(type_["sqlType"])
-        case _:
-            return False
+    """`column`, or where Spark cannot group or join by its type, a value that is equal exactly if the column's is."""
+    return expr_to_json(grouping.groupable(column, type_to_text(type_)))
 
 
 def plain(column: int, type_: Type) -> bool:

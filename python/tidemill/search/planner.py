@@ -15,7 +15,7 @@ from typing import Any
 from tidemill.errors import TidemillError
 from tidemill.memo.memo import Expression
 from tidemill.plan.change import SourceChange
-from tidemill.plan.ops import Filter, FinalChange, Net, Project
+from tidemill.plan.ops import Filter, FinalChange, Net, Project, Scan
 from tidemill.plan.query import Query
 from tidemill.rule.engine import Budget
 from tidemill.rule.registry import load_rules
@@ -23,9 +23,11 @@ from tidemill.rule.rule import Rule
 from tidemill.search.costing import CostModel
 from tidemill.search.explain import document, text
 from tidemill.search.extract import Extractor, reads_the_past
-from tidemill.search.lower import COUNT_FIELD, Lowered, Lowerer, NotComputableError, Staged, Wire
+from tidemill.search.lower import COUNT_FIELD, Lowerer, NotComputableError
+from tidemill.search.lowered import Lowered, Staged
 from tidemill.search.seed import CORE, Candidate, advance, base
 from tidemill.search.space import Space, normal_query, space
+from tidemill.search.wire import Wire
 from tidemill.settings import PlannerSettings
 from tidemill.tvr.form import DELTA, SNAPSHOT
 
@@ -372,6 +374,8 @@ def _unable(found: Space, extractor: Extractor) -> str:
         if not tvr.props.changed or extractor.best(found.memo.change(tvr.number, DELTA)) is not None:
             continue
         op, _ = tvr.expressions[0]
+        if isinstance(op, Scan):
+            return f"scan of {found.memo.query.sources[op.source].name}: it cannot tell what changed"
         reason = getattr(op, "reason", "") or "no rule but recompute applies to it"
         name = getattr(op, "name", "") or " ".join(x for x in (getattr(op, "kind", ""), type(op).__name__.lower()) if x)
         return f"{name}: {reason}"
