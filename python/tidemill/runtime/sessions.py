@@ -15,6 +15,9 @@ MEBIBYTE = 1 << 20
 # Bytes of Parquet input for one shuffle partition.  200 partitions for a small delta cost four to eight times the CPU
 # (spark-notes.md, "What makes a delta plan fast").
 BYTES_PER_PARTITION = 32 * MEBIBYTE
+# Below this much input plans run as they stand: re-planning at each shuffle makes each of its stages a job of its own,
+# and jobs, not rows, are what a small refresh costs.
+ADAPTIVE_FROM_BYTES = 64 * MEBIBYTE
 
 PHYSICAL: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "true",
@@ -24,6 +27,10 @@ PHYSICAL: Mapping[str, str] = {
     # What users set for their own output must not reach the view's files.
     "spark.sql.sources.partitionOverwriteMode": "static",
     "spark.sql.files.maxRecordsPerFile": "0",
+    # Exact sums are aggregated as objects; the default of 128 groups would send nearly all of them through a sort.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
+    # Listing many folders must not become a Spark job: a refresh with nothing to do runs none.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
     "spark.sql.parquet.compression.codec": "zstd",
 }
 
@@ -40,6 +47,8 @@ def size_partitions(jvm: Jvm, source_bytes: float | None) -> None:
     if source_bytes is None:
         wanted = max(cores, int(jvm.session.conf().get("spark.sql.shuffle.partitions")))
     jvm.session.conf().set("spark.sql.shuffle.partitions", str(wanted))
+    if source_bytes is not None and source_bytes < ADAPTIVE_FROM_BYTES:
+        jvm.session.conf().set("spark.sql.adaptive.enabled", "false")
 
 
 def planner_settings(jvm: Jvm) -> PlannerSettings:
