@@ -12,7 +12,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PROMPT = "spark-sql (default)> "
 MORE = "                   > "
-MARK = "-- end of output --"
 
 
 def blocks(language: str) -> list[str]:
@@ -26,6 +25,16 @@ def session(block: str) -> Iterator[tuple[str, str]]:
         lines = part.splitlines()
         count = 1 + sum(line.startswith(MORE) for line in lines)
         yield "\n".join(line.removeprefix(MORE) for line in lines[:count]), "\n".join(lines[count:])
+
+
+def after_echo(statement: str, text: str) -> str:
+    """What spark-sql printed behind its echo of what it read, which it breaks at the width of a terminal."""
+    lines = text.splitlines()
+    for count in range(len(lines) + 1):
+        echo = "".join(line.removeprefix(MORE) for line in lines[:count])
+        if "".join(echo.split()) == "".join(statement.split()):
+            return "\n".join(lines[count:])
+    return text
 
 
 def matches(shown: str, given: str) -> bool:
@@ -42,16 +51,15 @@ def test_spark_sql(tmp_path: Path) -> None:
     (block,) = blocks("console")
     typed = list(session(block))
     assert len(typed) > 10
-    script = "".join(f"{statement}\nSELECT '{MARK}';\n" for statement, _ in typed)
+    script = "".join(f"{statement}\n" for statement, _ in typed)
     command = [str(Path(sys.executable).parent / "tidemill"), "sql", "-S", "--master", "local[2]"]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment(), input=script, capture_output=True, text=True, timeout=300, check=False
     )
-    # At a prompt, spark-sql prints it, and what is typed, before the output.
-    output = re.sub(r"^(spark-sql \(\w+\)> |\s+> )+", "", done.stdout, flags=re.MULTILINE)
-    given = [part.strip("\n") for part in output.split(MARK + "\n")]
+    given = done.stdout.split(PROMPT)[1:]
     assert len(given) > len(typed), done.stdout + done.stderr
-    wrong = [(s, shown, got) for (s, shown), got in zip(typed, given, strict=False) if not matches(shown, got)]
+    outputs = [after_echo(statement, part) for (statement, _), part in zip(typed, given, strict=False)]
+    wrong = [(s, shown, got) for (s, shown), got in zip(typed, outputs, strict=True) if not matches(shown, got)]
     assert not wrong, done.stderr
 
 

@@ -269,20 +269,12 @@ def test_21_doubles_that_cancel_and_that_are_no_numbers(shared: World) -> None:
 
 def test_22_decimals_as_spark_rounds_them(shared: World) -> None:
     world = shared
-    big = "9" * 36
-    # A sum that does not fit in the middle of the rows, but does at the end.
-    after(
-        world,
-        [
-            f"INSERT INTO e VALUES (2200, NULL, {big}.99), (2200, NULL, -{big}.99), (2200, NULL, 1.01)",
-            "INSERT INTO e VALUES (2201, NULL, 0.01)",
-        ],
-        "money",
-    )
+    big = "9" * 36 + ".99"
+    after(world, [f"INSERT INTO e VALUES (2200, NULL, -{big}), (2201, NULL, 0.01)"], "money")
+    # The change alone, +big and again +big for the row that goes, does not fit into the type; old and new sums do.
+    after(world, [f"UPDATE e SET m = {big} WHERE k = 2200"], "money")
     after(world, ["INSERT INTO e VALUES (2201, NULL, 0.01), (2201, NULL, 0.02)"], "money")
-    after(
-        world, [f"DELETE FROM e WHERE k = 2200 AND m = -{big}.99", "DELETE FROM e WHERE k = 2201 AND m = 0.02"], "money"
-    )
+    after(world, ["DELETE FROM e WHERE k = 2200", "DELETE FROM e WHERE k = 2201 AND m = 0.02"], "money")
 
 
 def test_23_distinct_aggregates(shared: World) -> None:
@@ -335,9 +327,9 @@ def test_26_holistic_aggregates_recompute_the_touched_groups(shared: World) -> N
 
 def test_27_a_self_join_shares_one_delta(shared: World) -> None:
     world = shared
-    world.change("INSERT INTO l VALUES (2700, 1, 0), (2700, 2, 0)")
-    after(world, ["INSERT INTO l VALUES (2700, 3, 0)", "DELETE FROM l WHERE k = 2700 AND v = 1"], "selfjoin")
-    assert len(world.rows("SELECT * FROM selfjoin WHERE x IN (2, 3) AND y IN (2, 3) AND z IN (2, 3)")) == 8
+    world.change("INSERT INTO l VALUES (2700, 2701, 0), (2700, 2702, 0)")
+    after(world, ["INSERT INTO l VALUES (2700, 2703, 0)", "DELETE FROM l WHERE k = 2700 AND v = 2701"], "selfjoin")
+    assert len(world.rows("SELECT * FROM selfjoin WHERE x > 2700 AND x < 2710")) == 8
     after(world, ["UPDATE l SET v = v + 10 WHERE k = 2700"], "selfjoin")
 
 

@@ -9,8 +9,9 @@ of R + dR are the parts of R plus the parts of dR (Tempura section 3.2; Gray et 
     var, stddev        s = sum(n * x), q = sum(n * x * x), c
 
 Sums of doubles are kept exactly (an expansion of non-overlapping doubles, NaN and infinities counted apart), so that
-1e16 + 1 - 1e16 is 1 and retraction never drifts. Integers wider than 32 bits are summed as decimals, because a running
-sum may leave the range of BIGINT where the final one does not.
+1e16 + 1 - 1e16 is 1 and retraction never drifts. Integers wider than 32 bits are summed as decimals, and decimals that
+leave little room in 38 digits as integers without a bound (`tidemill_wide_sum`), because a running sum, or that of a
+change alone, may leave the range of a type where the old and the new one do not.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ EXACT_SUM = type_to_text(
         ],
     }
 )
+UNBOUNDED = "binary"
+"""Type of the state of `tidemill_wide_sum`."""
 _SMALL_INTEGERS = frozenset({"byte", "short", "integer"})
 _FLOATS = frozenset({"float", "double"})
 _MOMENTS = {
@@ -81,6 +84,8 @@ class Additive:
         (x,) = self.call.args
         if self.call.filter is not None:
             x = fn("if", self.call.filter, x, Cast(Lit(None, "void"), self.argument_type))
+        if self.parts[0].type == UNBOUNDED:
+            return (fn("tidemill_wide_sum", x, weight), counted)
         if self.parts[0].type != EXACT_SUM:
             return (fn("sum", self._product(x, count)), counted)
         x = Cast(x, "double")
@@ -99,6 +104,15 @@ class Additive:
         narrow = x if self.argument_type.startswith("decimal") else Cast(x, "decimal(19,0)")
         return fn("coalesce", Cast(fn("*", narrow, Cast(count, "decimal(10,0)")), wide), zero)
 
+    def _total(self, part: Expr) -> Expr:
+        """The sum that a part stands for."""
+        kind = self.parts[0].type
+        if kind == EXACT_SUM:
+            return fn("tidemill_exact_value", part)
+        if kind == UNBOUNDED:
+            return fn("tidemill_wide_value", part, Lit(_scale(self.argument_type), "integer"))
+        return part
+
     def final(self, parts: tuple[Expr, ...]) -> Expr:
         """The call's value from its part columns."""
         counted = parts[-1]
@@ -108,7 +122,7 @@ class Additive:
         if self.call.function in _MOMENTS:
             kind = _MOMENTS[self.call.function]
             return fn("tidemill_exact_moment", counted, parts[0], parts[1], Lit(kind, "string"))
-        total = parts[0] if self.parts[0].type != EXACT_SUM else fn("tidemill_exact_value", parts[0])
+        total = self._total(parts[0])
         assert self.call.buffers is not None
         null = Cast(Lit(None, "void"), self.call.buffers[0])
         if self.call.function == "avg":
@@ -116,6 +130,12 @@ class Additive:
         if len(self.call.buffers) == 2:  # decimals: (sum, is it empty)
             return Evaluate(self.handle, (Cast(total, self.call.buffers[0]), empty))
         return Evaluate(self.handle, (fn("if", empty, null, Cast(total, self.call.buffers[0])),))
+
+
+def _scale(kind: str) -> int:
+    found = _DECIMAL.fullmatch(kind)
+    assert found is not None
+    return int(found[2])
 
 
 def additive(query: Query, columns: Columns, expr: Expr) -> Additive | None:
@@ -145,7 +165,8 @@ def additive(query: Query, columns: Columns, expr: Expr) -> Additive | None:
     wide = _wide(kind)
     if wide is None:
         return None
-    return Additive(call, expr.number, kind, (Part("sum", wide, "sum"), counted))
+    merge = "tidemill_wide_merge" if wide == UNBOUNDED else "sum"
+    return Additive(call, expr.number, kind, (Part("sum", wide, merge), counted))
 
 
 def order_sensitive(query: Query, columns: Columns, expr: Expr) -> bool:
@@ -166,16 +187,15 @@ def order_sensitive(query: Query, columns: Columns, expr: Expr) -> bool:
 
 
 def _wide(kind: str) -> str | None:
-    """The type that a running sum of `kind` is kept in; None if a product with a count could lose digits."""
+    """The type that a running sum of `kind` is kept in; None if it is no number."""
     if kind in _SMALL_INTEGERS:
         return "long"
     if kind == "long":
         return "decimal(38,0)"
     if found := _DECIMAL.fullmatch(kind):
         precision, scale = int(found[1]), int(found[2])
-        if scale < 0 or (precision + PRODUCT_PRECISION > WIDE_PRECISION and scale > 6):
-            return None  # Spark would cut the product's scale (it keeps at least 6 digits)
-        return f"decimal({WIDE_PRECISION},{scale})"
+        fits = precision + PRODUCT_PRECISION <= WIDE_PRECISION and scale >= 0
+        return f"decimal({WIDE_PRECISION},{scale})" if fits else UNBOUNDED
     return None
 
 

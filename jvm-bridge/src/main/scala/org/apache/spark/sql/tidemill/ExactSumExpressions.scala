@@ -26,6 +26,9 @@ object ExactSumExpressions {
     case ("tidemill_exact_merge", Seq(state)) => Some(ExactMergeAggregate(state))
     case ("tidemill_exact_value", Seq(state)) => Some(ExactValue(state))
     case ("tidemill_exact_moment", Seq(count, sum, squares, kind)) => Some(ExactMoment(count, sum, squares, kind))
+    case ("tidemill_wide_sum", Seq(x, n)) => Some(WideSumAggregate(x, n))
+    case ("tidemill_wide_merge", Seq(state)) => Some(WideMergeAggregate(state))
+    case ("tidemill_wide_value", Seq(state, Literal(scale: Int, IntegerType))) => Some(WideValue(state, scale))
     case _ if name.startsWith("tidemill_") =>
       throw new IllegalArgumentException(s"no function $name with ${arguments.length} arguments")
     case _ => None
