@@ -103,15 +103,15 @@ def test_drop_removes_files_and_entry(spark: SparkSession, events: str, fails: F
 
 def test_show_create_creates_it_again(spark: SparkSession, events: str) -> None:
     spark.sql(
-        "CREATE INCREMENTAL VIEW `odd name` (`a key` COMMENT 'it''s', b) COMMENT 'c' TBLPROPERTIES ('x' = 'y')"
+        "CREATE INCREMENTAL VIEW `order` (`a key` COMMENT 'it''s', b) COMMENT 'c' TBLPROPERTIES ('x' = 'y')"
         " SCHEDULE (AT '14:00' COST 0.25 NO OUTPUT, AT '24:00') REFRESH POLICY STRICT"
         " AS SELECT k, count(*) FROM events GROUP BY k"
     )
-    row = spark.sql("SHOW CREATE INCREMENTAL VIEW `odd name`").first()
+    row = spark.sql("SHOW CREATE INCREMENTAL VIEW `order`").first()
     assert row is not None
-    spark.sql("DROP INCREMENTAL VIEW `odd name`")
+    spark.sql("DROP INCREMENTAL VIEW `order`")
     spark.sql(row[0])
-    again = spark.sql("SHOW CREATE INCREMENTAL VIEW `odd name`").first()
+    again = spark.sql("SHOW CREATE INCREMENTAL VIEW `order`").first()
     assert again == row
 
 

@@ -135,7 +135,7 @@ def test_verify_when_a_source_forgot(spark: SparkSession, events: str, fails: Fa
 def test_verify_finds_what_is_wrong(spark: SparkSession, events: str) -> None:
     spark.sql(f"CREATE INCREMENTAL VIEW v {DEMAND} AS SELECT k, v FROM events")
     location = location_of(spark, "v")
-    data = next(f for f in files_under(location) if f.startswith("data-") and f.endswith(".parquet"))
+    data = next(f for f in files_under(location) if f.startswith("part-") and f.endswith(".parquet"))
     broken = location / data
     spark.createDataFrame([(1, 10), (7, 7)], "k INT, v BIGINT").coalesce(1).write.parquet(str(location) + "_other")
     other = next(Path(str(location) + "_other").glob("*.parquet"))

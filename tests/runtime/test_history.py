@@ -89,7 +89,7 @@ def test_explain(spark: SparkSession, sales: str) -> None:
 def test_the_python_surface(spark: SparkSession, sales: str, oracle: Oracle) -> None:
     view = tidemill.create_incremental_view(
         spark,
-        "`my summary`",
+        "`order`",
         SUMMARY,
         schedule=[tidemill.at("14:00", cost=0.25, output=False), tidemill.on_demand()],
         columns=["cat", ("gross", "what's left"), "n"],
@@ -105,9 +105,9 @@ def test_the_python_surface(spark: SparkSession, sales: str, oracle: Oracle) -> 
     assert view.toDF().columns == ["cat", "gross", "n"]
     assert view.explain()
     assert "COST 0.25 NO OUTPUT" in view.showCreate()
-    again = tidemill.IncrementalView.forName(spark, f"{sales}.`my summary`")
+    again = tidemill.IncrementalView.forName(spark, f"{sales}.`order`")
     assert again.history().count() == 3
-    oracle("`my summary`", SUMMARY)
+    oracle("`order`", SUMMARY)
     again.drop()
 
 

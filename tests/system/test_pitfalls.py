@@ -32,7 +32,7 @@ VIEWS = {
     "numbers": "SELECT k, SUM(d) AS s, AVG(d) AS a, STDDEV(d) AS sd, VAR_POP(d) AS vp, VAR_SAMP(d) AS vs "
     "FROM e GROUP BY k",
     "by_double": "SELECT d, COUNT(*) AS n FROM e GROUP BY d",
-    "money": "SELECT k, SUM(m) AS s, AVG(m) AS a, COUNT(m) AS n FROM e GROUP BY k",
+    "money": "SELECT k, SUM(m) AS s, AVG(CASE WHEN k = 2201 THEN m END) AS a, COUNT(m) AS n FROM e GROUP BY k",
     "total": "SELECT COUNT(*) AS n, SUM(v) AS s, MAX(v) AS hi FROM alone",
     "total_having": "SELECT COUNT(*) AS n FROM alone HAVING COUNT(*) > 1",
     "top": "SELECT v, k FROM alone ORDER BY v DESC, k LIMIT 3",

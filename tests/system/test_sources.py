@@ -37,6 +37,15 @@ def counts(row: Row) -> tuple[int, int]:
     return row.rows_in.inserts, row.rows_in.deletes
 
 
+def test_a_name_used_again_reads_the_new_view(fresh: World) -> None:
+    world = fresh
+    world.change("CREATE TABLE t (k INT, v BIGINT) USING delta", "INSERT INTO t VALUES (1, 1)")
+    world.view("again", "SELECT k, v FROM t")
+    world.change("DROP INCREMENTAL VIEW again")
+    world.view("again", "SELECT v + 1 AS w FROM t")
+    assert world.rows("SELECT * FROM again") == [(2,)]
+
+
 def test_a_parquet_table_grows(fresh: World) -> None:
     world = fresh
     world.change("CREATE TABLE t (k INT, v BIGINT) USING parquet", "INSERT INTO t VALUES (1, 1), (1, 1), (NULL, 2)")
@@ -223,6 +232,8 @@ def test_all_sources_are_pinned_at_the_start(fresh: World) -> None:
     writer.join()
     assert not failures
     world.spark.sql("REFRESH INCREMENTAL VIEW v")
+    # The query itself would be answered from this session's old listing of u.
+    world.change("REFRESH TABLE u")
     world.equal("v")
 
 

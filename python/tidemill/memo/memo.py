@@ -75,17 +75,25 @@ class Memo:
         changed: ids of the sources that changed over `span`.
         span: the interval planned.
         telling: those among the changed sources that can tell their changes.
+        mixed: those whose change may hold insertions and deletions, which may cancel each other.
         readers: called with every event.
     """
 
     def __init__(
-        self, query: Query, changed: frozenset[int], span: Span, telling: frozenset[int], readers: Sequence[Reader] = ()
+        self,
+        query: Query,
+        changed: frozenset[int],
+        span: Span,
+        telling: frozenset[int],
+        readers: Sequence[Reader] = (),
+        mixed: frozenset[int] = frozenset(),
     ) -> None:
         self.query = query
         self.columns = Columns(query)
         self.changed = changed
         self.span = span
         self.telling = telling
+        self.mixed = mixed
         self.tvrs: list[Tvr] = []
         self.groups: list[Group] = []
         self.links: set[Link] = set()

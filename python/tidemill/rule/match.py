@@ -125,6 +125,10 @@ class Match:
         """True if a source can tell what changed since the old position."""
         return source in self._memo.telling
 
+    def may_cancel(self, source: int) -> bool:
+        """True if a source's change may hold a row both as inserted and as deleted."""
+        return source in self._memo.mixed
+
     def evaluate(self, *inputs: Built) -> Node:
         """The operator over plain inputs; sums of floats exactly, so that the same bag always gives the same value."""
         if isinstance(self.op, Aggregate):

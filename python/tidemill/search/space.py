@@ -75,7 +75,8 @@ def space(
     """
     changed = frozenset(n for n, s in sources.items() if s.changed)
     telling = frozenset(n for n in changed if sources[n].reason is None)
-    memo = Memo(query, changed, ONE_POINT, telling)
+    mixed = frozenset(n for n in telling if sources[n].inserts != 0 and sources[n].deletes != 0)
+    memo = Memo(query, changed, ONE_POINT, telling, mixed=mixed)
     trees = seed(memo, query.root, {n: s.old_readable for n, s in sources.items()})
     root = memo.register(query.root)
     possible = candidates(memo, trees, root, settings)

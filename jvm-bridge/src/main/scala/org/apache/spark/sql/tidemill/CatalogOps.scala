@@ -33,6 +33,8 @@ private[tidemill] object CatalogOps {
         JBool(true)
       case "drop_table" =>
         session.sharedState.cacheManager.uncacheTableOrView(session, table.nameParts, cascade = true)
+        // As DROP TABLE does: else another table of that name would be read through this one's cached relation.
+        catalog.refreshTable(table)
         catalog.dropTable(table, true, false)
         JBool(true)
       case "refresh" =>
