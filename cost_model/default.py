@@ -55,7 +55,7 @@ class DefaultCostModel:
     row: float = 5e-5
     hash: float = 4e-4
     shuffle: float = 6e-4
-    broadcast_rows: float = 1e6
+    broadcast_rows: float = 1e5
     """Up to this many rows the small side of a join is broadcast."""
 
     def rows(self, op: Op, inputs: Sequence[Rows], facts: Facts) -> Rows:

@@ -28,6 +28,7 @@ def test_the_upstream_delta_is_read(spark: SparkSession, sales: str, oracle: Ora
         refresh("summary")
         row = refresh("above")
         assert row.kind == "INCREMENTAL"
+        assert row.rows_in is not None
         assert row.rows_in.inserts + row.rows_in.deletes > 0
         oracle("above", ABOVE)
 

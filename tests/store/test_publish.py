@@ -64,7 +64,7 @@ def test_an_empty_view_is_an_empty_table(spark: SparkSession, files: Files, loca
 def test_only_two_manifests_stay_and_older_runs_are_not_published_again(files: Files, location: str) -> None:
     for run in (0, 1, 3, 9, 10, 12):
         assert publish.publish(files, location, run, [])
-    assert sorted(s.name for s in files.list(f"{location}/_spark_metadata")) == ["10.compact", "12.compact"]
+    assert sorted(s.name for s in files.list(f"{location}/_spark_metadata")) == ["11.compact", "12.compact"]
     assert publish.published(files, location) == 12
     assert not publish.publish(files, location, 12, [])
     assert not publish.publish(files, location, 4, [])

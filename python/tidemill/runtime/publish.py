@@ -57,16 +57,21 @@ def published(files: Files, location: str) -> int | None:
 
 
 def publish(files: Files, location: str, run: int, live: Iterable[Mapping[str, Any]]) -> bool:
-    """Shows the live files of `run` (the last run with output) to plain readers; False if that was done before.
+    """Shows the live files as of `run` to plain readers; False if that was done before.
 
+    Every run once the view is filled is published, without output too: Spark takes the distance of the two newest
+    manifests for its compaction interval, so their numbers must follow each other.
     Of two that publish at once, both write the same text for the same run; an older run never hides a newer one,
     because the highest number counts.  Old manifests are removed but for the last two.
     """
     runs = _manifests(files, location)
     if runs and max(runs) >= run:
         return False
-    files.write(child(location, FOLDER, f"{run}.compact"), manifest(live))
-    old = sorted({*runs, run})[:-KEPT]
+    text = manifest(live)
+    fresh = range(max(runs) + 1 if runs else run, run + 1)
+    for number in fresh:
+        files.write(child(location, FOLDER, f"{number}.compact"), text)
+    old = sorted({*runs, *fresh})[:-KEPT]
     # each number below a compacted batch is ignored by Spark, so their order of going does not matter
     files.delete(child(location, FOLDER, f"{number}.compact") for number in old)
     return True

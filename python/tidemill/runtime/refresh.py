@@ -48,7 +48,9 @@ def run(jvm: Jvm, view: View, occasion: Occasion, full: bool, with_output: bool,
         if not with_output:
             if dry:
                 return running.row_of(view, occasion, "PARTIAL", situation)
-            return running.run_without_output(view, situation, occasion).row
+            record = running.run_without_output(view, situation, occasion)
+            view.publish(record)
+            return record.row
         reason = planning.forced(situation, full) or view.lost_files()
         plan = planning.plan(situation, reason)
         if dry:

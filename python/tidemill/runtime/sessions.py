@@ -24,6 +24,8 @@ PHYSICAL: Mapping[str, str] = {
     "spark.sql.adaptive.coalescePartitions.enabled": "true",
     # A bloom filter of the small side prunes the big one whatever the big one's size: more than half of Q3's CPU.
     "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": "0",
+    # Constraints of plans with many aliases, as changes of aggregates have, take Catalyst minutes to propagate.
+    "spark.sql.constraintPropagation.enabled": "false",
     # What users set for their own output must not reach the view's files.
     "spark.sql.sources.partitionOverwriteMode": "static",
     "spark.sql.files.maxRecordsPerFile": "0",

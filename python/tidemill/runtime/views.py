@@ -64,12 +64,12 @@ class View:
     def publish(self, record: Record) -> None:
         """Shows the content of the last run with output to plain readers; may be done again at any time."""
         if record.output_run is not None:
-            publish(self.files, self.location, record.output_run, record.files)
+            publish(self.files, self.location, record.run, record.files)
 
     def publish_if_behind(self) -> None:
         """Does what a run that died between commit and publishing left undone (design 9a.2)."""
         head = self.head
-        if head is not None and head.output_run is not None and published(self.files, self.location) != head.output_run:
+        if head is not None and head.output_run is not None and published(self.files, self.location) != head.run:
             self.publish(head)
 
     def refresh_readers(self, jvm: Jvm) -> None:

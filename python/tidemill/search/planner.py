@@ -25,7 +25,7 @@ from tidemill.search.explain import document, text
 from tidemill.search.extract import Extractor, reads_the_past
 from tidemill.search.lower import COUNT_FIELD, Lowerer, NotComputableError
 from tidemill.search.lowered import Lowered, Staged
-from tidemill.search.seed import CORE, Candidate, advance, base
+from tidemill.search.seed import CORE, Candidate, advance, answered_from_sources, base
 from tidemill.search.space import Space, normal_query, space
 from tidemill.search.wire import Wire
 from tidemill.settings import PlannerSettings
@@ -127,8 +127,12 @@ class _Planning:
         preferred = prefer or self.request.settings.prefer
         whole_allowed = preferred == RECOMPUTE and self.request.policy == "AUTO"
 
+        barred = answered_from_sources(found.memo) if past else frozenset()
+
         def allowed(group: int, e: Expression) -> bool:
             if not past and reads_the_past(e.op):
+                return False
+            if (group, type(e.op)) in barred:
                 return False
             whole = e.pack == RECOMPUTE and group == found.memo.find(root_delta)
             return whole_allowed or not whole
@@ -162,7 +166,12 @@ class _Planning:
         return full if full.estimated < plan.estimated - WORTH_A_FULL_RUN else plan
 
     def _without_recompute(self, found: Space) -> Extractor:
-        return Extractor(found.memo, self.model, found.facts, lambda _g, e: e.pack != RECOMPUTE)
+        barred = answered_from_sources(found.memo)
+
+        def allowed(group: int, e: Expression) -> bool:
+            return e.pack != RECOMPUTE and (group, type(e.op)) not in barred
+
+        return Extractor(found.memo, self.model, found.facts, allowed)
 
     def _check_rules(self, found: Space) -> None:
         without = self._without_recompute(found)

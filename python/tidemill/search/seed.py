@@ -107,6 +107,30 @@ def candidates(memo: Memo, trees: Mapping[int, Tree], root: int, settings: str) 
     return found
 
 
+def answered_from_sources(memo: Memo) -> frozenset[tuple[int, type]]:
+    """What an incremental run must not do below a limit: compute the input anew from the sources.
+
+    A limit is an answer over an input that is kept. Given as (group, operator that computes it from the sources).
+    """
+    found: set[tuple[int, type]] = set()
+    for tvr in memo.tvrs:
+        op, inputs = tvr.expressions[0]
+        if not isinstance(op, Limit) or not tvr.props.changed:
+            continue
+        number = inputs[0]
+        below, under = memo.tvrs[number].expressions[0]
+        if _worth_keeping(memo, number):
+            found.add((memo.moment(number, SNAPSHOT, old=False), type(below)))
+            continue
+        while isinstance(below, Project | Filter):
+            number = under[0]
+            below, under = memo.tvrs[number].expressions[0]
+        if isinstance(below, Aggregate):
+            found.add((memo.moment(number, SNAPSHOT, old=False), Aggregate))
+            found.add((memo.moment(number, ATTRIBUTE, old=False), Partial))
+    return frozenset(found)
+
+
 def _worth_keeping(memo: Memo, tvr: int) -> bool:
     op, inputs = memo.tvrs[tvr].expressions[0]
     if isinstance(op, Project | Filter):
