@@ -11,7 +11,7 @@ from tests.runtime.conftest import SUMMARY
 
 Refresh = Callable[..., Row]
 
-ABOVE = "SELECT count(*) AS categories, sum(gross) AS total, max(gross) AS most FROM summary"
+ABOVE = "SELECT count(*) AS categories, sum(gross) AS total FROM summary"
 
 
 def test_the_upstream_delta_is_read(spark: SparkSession, sales: str, oracle: Oracle, refresh: Refresh) -> None:

@@ -1,0 +1,3 @@
+from tests.system.test_tpch import *
+def test_q01(tpch):
+    maintained(tpch, (1,), "STRICT", ("inserts",))
