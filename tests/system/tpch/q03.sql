@@ -21,4 +21,4 @@ ORDER BY
     revenue DESC,
     o_orderdate,
     l_orderkey
-LIMIT 20
+LIMIT 100
