@@ -9,6 +9,8 @@ import pytest
 
 from tests.system.conftest import World
 
+pytestmark = pytest.mark.slow
+
 FEED = "TBLPROPERTIES (delta.enableChangeDataFeed = true)"
 VIEWS = {
     "bag": "SELECT v, w FROM l",

@@ -111,7 +111,7 @@ def test_the_queries_of_this_surface_hold_under_strict(tpch: SparkSession) -> No
     maintained(tpch, SURFACE, "STRICT", tuple(ROUNDS))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_others_are_refused_with_operator_and_reason_or_hold(tpch: SparkSession) -> None:
     accepted = []
     for number in OTHERS:
@@ -135,6 +135,6 @@ def test_the_others_are_refused_with_operator_and_reason_or_hold(tpch: SparkSess
         tpch.sql(f"DROP INCREMENTAL VIEW {name}")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_others_work_under_auto(tpch: SparkSession) -> None:
     maintained(tpch, OTHERS, "AUTO", tuple(ROUNDS))
