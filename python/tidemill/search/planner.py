@@ -255,7 +255,7 @@ class _Planning:
             specs.append(_spec(candidate, found))
         group = found.memo.moment(found.root, SNAPSHOT, old=False)
         if extractor.cost(group) == inf:
-            raise TidemillError("TIDEMILL_PLANNER_FAILED", {"reason": _unable(found, extractor)})
+            raise NotComputableError(_unable(found, extractor))
         cost += extractor.cost(group)
         lowered = self._lower(found, extractor, staged, used, group, net=False)
         steps.append(Step("result", "result", None, None, lowered.node, tuple(self.request.query.output)))
