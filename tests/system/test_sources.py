@@ -16,6 +16,8 @@ from pyspark.sql import Row, SparkSession
 from tests.conftest import files_under, location_of
 from tests.system.conftest import Jobs, World
 
+pytestmark = pytest.mark.slow
+
 GROUPED = "SELECT k, COUNT(*) AS n, SUM(v) AS s FROM {} GROUP BY k"
 
 
