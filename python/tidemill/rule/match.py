@@ -66,7 +66,6 @@ class NamedKey:
     column: int
     left: Expr
     right: Expr
-    null_safe: bool
 
 
 class Match:
@@ -116,9 +115,9 @@ class Match:
         """The equalities of a condition between the two inputs, each with a column for its values."""
         left, right = (frozenset(i.columns) for i in self.inputs)
         found = []
-        for i, (near, far, null_safe) in enumerate(equi_keys(condition, left, right, self.query)):
+        for i, (near, far, _) in enumerate(equi_keys(condition, left, right, self.query)):
             kind = self.types.type_of(near)
-            found.append(NamedKey(self.column(("key", i), kind, f"key{i}"), near, far, null_safe))
+            found.append(NamedKey(self.column(("key", i), kind, f"key{i}"), near, far))
         return tuple(found)
 
     def tells_changes(self, source: int) -> bool:

@@ -7,6 +7,7 @@ under the policy; against it the full plan; lowering, state by state and the res
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -15,7 +16,6 @@ from typing import Any
 from tidemill.errors import TidemillError
 from tidemill.memo.memo import Expression
 from tidemill.plan.change import SourceChange
-from tidemill.plan.ops import Filter, FinalChange, Net, Project, Scan
 from tidemill.plan.query import Query
 from tidemill.rule.engine import Budget
 from tidemill.rule.registry import load_rules
@@ -23,6 +23,7 @@ from tidemill.rule.rule import Rule
 from tidemill.search.costing import CostModel
 from tidemill.search.explain import document, text
 from tidemill.search.extract import Extractor, reads_the_past
+from tidemill.search.inspect import is_net, unable, view_keys
 from tidemill.search.lower import COUNT_FIELD, Lowerer, NotComputableError
 from tidemill.search.lowered import Lowered, Staged
 from tidemill.search.seed import CORE, Candidate, advance, answered_from_sources, base
@@ -153,14 +154,14 @@ class _Planning:
         extractor = self._extractor(found)
         change = found.memo.change(found.root, DELTA)
         if extractor.best(change) is None:
-            return self.full("NOT_INCREMENTAL: " + _unable(found, self._without_recompute(found)))
+            return self.full("NOT_INCREMENTAL: " + unable(found, self._without_recompute(found)))
         plan = self._assemble_change(found, extractor, change)
         if self.request.policy != "AUTO" or self.request.settings.prefer is not None:
             return plan
         if not _from_the_past(plan):
             without = self._without_recompute(found)
             if without.best(change) is None:
-                return self.full("NOT_INCREMENTAL: " + _unable(found, without))
+                return self.full("NOT_INCREMENTAL: " + unable(found, without))
             plan = self._assemble_change(found, without, change)
         full = self.full("COST")
         return full if full.estimated < plan.estimated - WORTH_A_FULL_RUN else plan
@@ -176,7 +177,7 @@ class _Planning:
     def _check_rules(self, found: Space) -> None:
         without = self._without_recompute(found)
         if without.best(found.memo.change(found.root, DELTA)) is None:
-            operator, _, reason = _unable(found, without).partition(": ")
+            operator, _, reason = unable(found, without).partition(": ")
             raise TidemillError("TIDEMILL_NOT_INCREMENTAL", {"operator": operator, "reason": reason})
 
     def _assemble_change(self, found: Space, extractor: Extractor, change: int) -> RunPlan:
@@ -220,7 +221,7 @@ class _Planning:
     ) -> Lowered:
         lowerer = Lowerer(found.memo, extractor, staged, found.base_rows)
         lowered = lowerer.group(group)
-        if net and not _is_net(found, extractor, group):
+        if net and not is_net(found, extractor, group):
             lowered = lowerer.net(lowered)
         used.extend(u for u in lowerer.used if u not in used)
         return lowered
@@ -255,7 +256,7 @@ class _Planning:
             specs.append(_spec(candidate, found))
         group = found.memo.moment(found.root, SNAPSHOT, old=False)
         if extractor.cost(group) == inf:
-            raise NotComputableError(_unable(found, extractor))
+            raise NotComputableError(unable(found, extractor))
         cost += extractor.cost(group)
         lowered = self._lower(found, extractor, staged, used, group, net=False)
         steps.append(Step("result", "result", None, None, lowered.node, tuple(self.request.query.output)))
@@ -307,7 +308,7 @@ class _Planning:
             steps=tuple(steps),
             methods=methods,
             estimated=cost,
-            keys=_keys(self.request.query, found),
+            keys=view_keys(self.request.query, found),
             states=tuple(specs),
             explain=explained,
             text=text(found, explained),
@@ -327,6 +328,8 @@ class _Planning:
 
 
 def _model(name: str) -> CostModel:
+    if importlib.util.find_spec(f"tidemill.cost_model.{name}") is None:
+        raise TidemillError("TIDEMILL_NOT_YET", {"clause": f"spark.tidemill.cost.model={name}", "detail": ""})
     module = importlib.import_module(f"tidemill.cost_model.{name}")
     model: CostModel = module.MODEL
     return model
@@ -339,34 +342,6 @@ def _assumed(source: SourceChange, kind: str) -> SourceChange:
     return replace(source, changed=changed, old_readable=True, reason=None, rows=rows, inserts=share, deletes=share)
 
 
-def _keys(query: Query, found: Space) -> tuple[str, ...] | None:
-    names = dict(query.output)
-    keys = [k for k in found.memo.tvrs[found.root].props.keys if k and k <= names.keys()]
-    if not keys:
-        return None
-    return tuple(n for c, n in query.output if c in min(keys, key=len))
-
-
-def _is_net(found: Space, extractor: Extractor, group: int) -> bool:
-    """True if the chosen rows of a delta hold each row value once."""
-    choice = extractor.best(group)
-    if choice is None or choice.expression is None:
-        return True
-    e = choice.expression
-    match e.op:
-        case Net() | FinalChange():
-            return True
-        case Filter():
-            return _is_net(found, extractor, e.inputs[0])
-        case Project(columns):
-            kept = {getattr(x, "id", None) for _, x in columns}
-            below = found.memo.group(e.inputs[0]).about
-            covers = below is not None and set(found.memo.tvrs[below[0]].props.columns) <= kept
-            return covers and _is_net(found, extractor, e.inputs[0])
-        case _:
-            return False
-
-
 def _from_the_past(plan: RunPlan) -> bool:
     """True if a plan's content comes from changes, states or the last answer, not from whole sources alone."""
     past = {"changes", "state"} if RECOMPUTE in plan.methods else {"changes", "state", "result"}
@@ -375,20 +350,6 @@ def _from_the_past(plan: RunPlan) -> bool:
         return node["op"] in past or any(reads(i) for i in node.get("inputs", ()))
 
     return any(reads(s.plan) for s in plan.steps)
-
-
-def _unable(found: Space, extractor: Extractor) -> str:
-    """The lowest operator whose delta nothing computes, and why, as "operator: reason"."""
-    for tvr in found.memo.tvrs:
-        if not tvr.props.changed or extractor.best(found.memo.change(tvr.number, DELTA)) is not None:
-            continue
-        op, _ = tvr.expressions[0]
-        if isinstance(op, Scan):
-            return f"scan of {found.memo.query.sources[op.source].name}: it cannot tell what changed"
-        reason = getattr(op, "reason", "") or "no rule but recompute applies to it"
-        name = getattr(op, "name", "") or " ".join(x for x in (getattr(op, "kind", ""), type(op).__name__.lower()) if x)
-        return f"{name}: {reason}"
-    return "query: no plan was found"
 
 
 def _state_step(candidate: Candidate, mode: str, lowered: Lowered, found: Space) -> Step:
