@@ -16,7 +16,7 @@ import zipfile
 from pathlib import Path
 
 import pyspark
-from dependencies import DELTA, delta_classpath
+from dependencies import DELTA, delta_classpath, java_program
 
 HERE = Path(__file__).resolve().parent
 SPARK_MINOR = ".".join(pyspark.__version__.split(".")[:2])
@@ -57,8 +57,7 @@ def current(jar_file: Path) -> bool:
 
 def java(*arguments: str) -> None:
     """Run a main class from PySpark's jars; its messages go to our stderr, its failure ends this program."""
-    program = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if "JAVA_HOME" in os.environ else Path("java")
-    command = [str(program), "-Xss8m", "-Xmx1g", "-cp", f"{JARS}/*", *arguments]
+    command = [java_program(), "-Xss8m", "-Xmx1g", "-cp", f"{JARS}/*", *arguments]
     done = subprocess.run(command, check=False, stdout=sys.stderr)
     if done.returncode:
         sys.exit(done.returncode)

@@ -5,6 +5,7 @@ They are not part of our jar: `DeltaSource.scala` and `DeltaChanges.scala` are l
 Usage: python jvm-bridge/dependencies.py      prints the jars, one per line
 """
 
+import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -17,6 +18,12 @@ SPARK_MINOR = ".".join(pyspark.__version__.split(".")[:2])
 DELTA_VERSION = "4.4.0"
 DELTA = ("io.delta", f"delta-spark_{SPARK_MINOR}_2.13", DELTA_VERSION)
 NEEDED = ("delta-", "unitycatalog-")  # what PySpark does not bring itself
+
+
+def java_program() -> str:
+    """The `java` of JAVA_HOME where that is set, else the one on the path."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin" / "java") if home else "java"
 
 
 def delta_classpath() -> list[Path]:
@@ -35,7 +42,7 @@ def _retrieve(folder: Path) -> None:
     jars = Path(pyspark.__file__).parent / "jars"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as work:  # Ivy leaves files in its working folder
-        command = ["java", "-cp", f"{jars}/*", "org.apache.ivy.Main", "-confs", "default", "-mode", "dynamic"]
+        command = [java_program(), "-cp", f"{jars}/*", "org.apache.ivy.Main", "-confs", "default", "-mode", "dynamic"]
         command += ["-dependency", *DELTA, "-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
         done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
     if done.returncode or not any(folder.glob("delta-spark_*.jar")):

@@ -101,7 +101,7 @@ def test_a_delta_that_takes_what_is_not_there_fails(monkeypatch: pytest.MonkeyPa
     class Lying(Execution):
         def write(self, *args: Any, **named: Any) -> Written:
             observed: Mapping[str, Mapping[str, Any]] = {"apply": {"short": 2}}
-            return Written((), observed)
+            return Written((), 0, observed)
 
     execution = Lying(None, 1, "v", 1, Work())  # type: ignore[arg-type]  # nothing is run
     file = {"path": "file:/a/part-0", "bytes": 10, "modified": 0}

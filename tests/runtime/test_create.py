@@ -128,3 +128,20 @@ def test_types_of_all_kinds_are_stored(spark: SparkSession, db: str, oracle: Ora
     spark.sql("INSERT INTO t VALUES (1, 1), (3, 3)")
     spark.sql("REFRESH INCREMENTAL VIEW v")
     oracle("v", query)
+
+
+def test_literals_that_look_like_columns_and_differ_in_white_space(
+    spark: SparkSession, db: str, oracle: Oracle
+) -> None:
+    spark.sql("CREATE TABLE t (g INT, s STRING, x INT) USING parquet")
+    spark.sql("INSERT INTO t VALUES (1, 'Brand#23', 1), (1, 'a b', 2), (1, 'a  b', 4), (1, 'it\\'s #1', 8)")
+    query = """
+        SELECT a.g, a.n, b.n AS m, c.n AS k
+        FROM (SELECT g, sum(x) AS n FROM t WHERE s = 'a b' OR s = 'Brand#23' OR s = 'it\\'s #1' GROUP BY g) a
+        JOIN (SELECT g, sum(x) AS n FROM t WHERE s = 'a  b' OR s LIKE 'Brand#99%' GROUP BY g) b ON a.g = b.g
+        JOIN (SELECT g, sum(x) AS n FROM t WHERE s = 'a b' GROUP BY g) c ON a.g = c.g"""
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
+    spark.sql("INSERT INTO t VALUES (1, 'a b', 16), (1, 'a  b', 32)")
+    assert spark.sql("REFRESH INCREMENTAL VIEW v").collect()[0].kind == "INCREMENTAL"
+    oracle("v", query)
+    assert spark.table("v").collect() == [(1, 27, 36, 18)]

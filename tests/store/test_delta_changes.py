@@ -181,6 +181,20 @@ def test_pinning_and_summing_up_run_no_job(spark: SparkSession, store: Store, ta
     assert not same.change.changed
 
 
+def test_a_snapshot_is_read_without_asking_the_log_again(spark: SparkSession, store: Store, table: str) -> None:
+    create(spark, table, "id INT", feed=False, vectors=True)
+    spark.sql(f"INSERT INTO {table} VALUES (1), (2)")
+    old, _ = store.pin(table)
+    spark.sql(f"DELETE FROM {table} WHERE id = 1")
+    new, _ = store.pin(table)
+    assert (old["rows"], new["rows"]) == (2, 1)
+    for position, rows in ((old, [(1,), (2,)]), (new, [(2,)])):
+        frame = store.snapshot(table, ["id"], position).where("id > 0")
+        jobs = Jobs(spark)
+        assert bag(frame) == Counter(rows)
+        assert jobs.since_start() == 1
+
+
 def test_vacuumed_files_are_history_gone(spark: SparkSession, store: Store, table: str) -> None:
     create(spark, table, "id INT", feed=False, vectors=False)
     spark.sql(f"INSERT INTO {table} SELECT /*+ REPARTITION(1) */ id FROM range(10)")

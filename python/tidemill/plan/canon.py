@@ -7,12 +7,11 @@ expressions by Catalyst's canonical text. Two analyses of one query, in two proc
 from __future__ import annotations
 
 import hashlib
-import re
 
 from tidemill.plan.expr import Col, Expr
 from tidemill.plan.ops import Aggregate, Join, Limit, Opaque, Project, Scan, Tree, Union
 from tidemill.plan.query import Query
-from tidemill.plan.text import Printer
+from tidemill.plan.text import Printer, name_columns
 
 CANON_VERSION = 1
 
@@ -40,8 +39,7 @@ def _canon(query: Query, tree: Tree) -> tuple[str, dict[int, str]]:
         names.update(inner)
 
     def show(expr: Expr) -> str:
-        text = Printer(query, lambda c: names.get(c, f"?{c}")).expr(expr)
-        return re.sub(r"\s+", " ", text)
+        return Printer(query, lambda c: names.get(c, f"?{c}")).expr(expr)
 
     def short(text: str) -> str:
         return "c" + hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -79,4 +77,4 @@ def _canon(query: Query, tree: Tree) -> tuple[str, dict[int, str]]:
 def _node_text(query: Query, node: int, names: dict[int, str]) -> str:
     texts = query.document.get("nodes", {})
     text = texts.get(str(node), "") if isinstance(texts, dict) else ""
-    return re.sub(r"#(\d+)", lambda m: names.get(int(m[1]), f"?{m[1]}"), text)
+    return name_columns(text, lambda c: names.get(c, f"?{c}"))

@@ -44,6 +44,19 @@ DISTINCT, WHERE = "distinct", "filter"
 """How the text of a call shows DISTINCT and FILTER: as functions around its arguments and around the call."""
 
 
+_COLUMN = re.compile(r"'(?:[^'\\]|\\.)*'|#(\d+)", re.DOTALL)
+"""A string literal, which is left alone whatever is in it, or a column's number."""
+
+
+def name_columns(text: str, name: Callable[[int], str]) -> str:
+    """Catalyst's text of an expression with its columns, written `#number`, by name.
+
+    >>> name_columns("(#1 = 'Brand#23')", lambda column: f"c{column}")
+    "(c1 = 'Brand#23')"
+    """
+    return _COLUMN.sub(lambda found: name(int(found[1])) if found[1] else found[0], text)
+
+
 class Printer:
     """Prints expressions and operators; `query` gives handles their text, `name` gives columns theirs."""
 
@@ -82,7 +95,7 @@ class Printer:
                 return f"evaluate({self.expr(Handle(number))}; {', '.join(map(self.expr, buffers))})"
 
     def _resolve(self, text: str) -> str:
-        return re.sub(r"#(\d+)", lambda m: self._name(int(m[1])), text)
+        return name_columns(text, self._name)
 
     def op(self, op: Op) -> str:
         """One operator, without its inputs."""

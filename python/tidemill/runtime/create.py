@@ -87,7 +87,6 @@ def _make(jvm: Jvm, working: Jvm, files: Files, definition: Definition, document
             # Another CREATE of this name came first; its files are not ours to remove.
             raise _TakenError(definition)
         if not create.deferred:
-            sessions.size_partitions(working, situation.source_bytes)
             occasion = Occasion.now(len(create.schedule), "CREATE")
             view.publish(running.run_with_output(working, view, situation, plan, occasion))
         schema = {"type": "struct", "fields": [_field(c) for c in definition.columns]}

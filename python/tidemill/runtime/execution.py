@@ -20,9 +20,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Files that one step wrote, and what its observations saw (name -> metric -> value)."""
+    """Files that one step wrote, the rows in them, and what its observations saw (name -> metric -> value)."""
 
     files: tuple[Mapping[str, Any], ...]
+    rows: int
     observed: Mapping[str, Mapping[str, Any]]
 
     @property
@@ -56,7 +57,7 @@ class Execution:
         """Writes `plan` as Parquet files into the new directory `path`."""
         sink = {"kind": "parquet", "path": path, "columns": [list(c) for c in columns], "files": wanted_files}
         answer = self._run(plan, sink, step)
-        return Written(tuple(answer["files"]), answer.get("observed") or {})
+        return Written(tuple(answer["files"]), int(answer["rows"]), answer.get("observed") or {})
 
     def rows(self, plan: wire.Node, columns: Sequence[tuple[int, str]], *, step: str) -> list[list[Any]]:
         """The rows of `plan`, collected; for small answers only."""

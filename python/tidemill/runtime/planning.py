@@ -169,6 +169,7 @@ def plan(situation: Situation, full_reason: str | None) -> RunPlan:
             policy=situation.policy,
             sources=situation.changes,
             states=frozenset(head.states) if head is not None and not first else frozenset(),
+            state_rows={n: float(s.rows) for n, s in head.states.items() if s.files} if head is not None else {},
             first=first,
             full_reason=full_reason,
             settings=situation.settings,
@@ -217,7 +218,7 @@ def steady(situation: Situation, states: frozenset[str]) -> Situation:
             deletes=0.0 if constant else max(1.0, rows * ASSUMED_CHANGE / 2),
         )
     row = RunRow(run=0, view="", point=1, trigger="CREATE", kind="FULL")
-    kept = {name: StoredState("", (), "", ()) for name in states}
+    kept = {name: StoredState("", (), "", (), 0) for name in states}
     head = Record(0, row, 0, 0, (), kept, situation.sources_at(), situation.fingerprint, situation.functions)
     return replace(situation, head=head, changes=changes, old=situation.new)
 

@@ -28,12 +28,14 @@ class SourceAt:
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """A state kept after a run: what the planner said of it, and its base and segment files in order of writing."""
+    """A state kept after a run: what the planner said of it, its base and segment files in order of writing, and the
+    rows in them."""
 
     form: str
     columns: tuple[Any, ...]
     text: str
     files: tuple[File, ...]
+    rows: int
 
     @property
     def bytes(self) -> int:
@@ -107,7 +109,7 @@ class Record:
             output_at=data["output_at"],
             files=tuple(data["files"]),
             states={
-                name: StoredState(s["form"], tuple(s["columns"]), s["text"], tuple(s["files"]))
+                name: StoredState(s["form"], tuple(s["columns"]), s["text"], tuple(s["files"]), s["rows"])
                 for name, s in data["states"].items()
             },
             sources=tuple(SourceAt(**s) for s in data["sources"]),

@@ -56,7 +56,6 @@ def run(jvm: Jvm, view: View, occasion: Occasion, full: bool, with_output: bool,
         if dry:
             row = running.row_of(view, occasion, plan.kind, situation)
             return replace(row, reason=plan.reason, methods=tuple(plan.methods), estimated_cost=float(plan.estimated))
-        sessions.size_partitions(working, situation.source_bytes)
         record = running.run_with_output(working, view, situation, plan, occasion)
     view.publish(record)
     view.refresh_readers(jvm)

@@ -6,12 +6,11 @@ Everything before the commit can be thrown away, everything after it can be done
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tidemill.bridge.jvm import Jvm
-from tidemill.runtime import metrics, wire
+from tidemill.runtime import metrics, sessions, wire
 from tidemill.runtime.apply import Delta, ResultColumn, apply_delta
 from tidemill.runtime.binder import Binder
 from tidemill.runtime.execution import Execution, Work, Written
@@ -22,6 +21,9 @@ from tidemill.runtime.stage import Stage
 from tidemill.runtime.views import View
 from tidemill.runtime.wire import COUNT
 from tidemill.search.planner import RunPlan, Step
+
+BYTES_OF_A_ROW = 50
+"""In a Parquet file, roughly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ def _executed(
     )
     outcome = _Outcome({}, {})
     for step in plan.steps:
+        sessions.fit(jvm, situation.source_bytes if wire.holds(step.plan, "scan") else 0.0, step.rows)
         outcome.take(step, _written(execution, binder, step, stage))
     columns = [ResultColumn(c.name, c.type) for c in view.definition.columns]
     rows_out: Counts | None
@@ -121,6 +124,7 @@ def _executed(
         rows_out = metrics.net(outcome.delta, "delta")
         delta = Delta(outcome.delta.files, rows_out.inserts, rows_out.deletes)
         keys = plan.keys if plan.keys and head.keys and set(plan.keys) == set(head.keys) else None
+        sessions.fit(jvm, 0.0, rows_out.inserts + rows_out.deletes + _rows(head.files))
         applied = apply_delta(execution, columns, keys, head.files, delta, stage.data())
         data = (*applied.kept, *stage.settle(applied.added))
         delta_files = delta.files
@@ -155,6 +159,11 @@ def _executed(
         keys=tuple(plan.keys) if plan.keys else None,
         delta=delta_files,
     )
+
+
+def _rows(files: Sequence[File]) -> float:
+    """About how many rows are in result files."""
+    return sum(int(f["bytes"]) for f in files) / BYTES_OF_A_ROW
 
 
 @dataclass(slots=True)
@@ -199,8 +208,11 @@ def _states(plan: RunPlan, head: Record | None, outcome: _Outcome) -> Mapping[st
     """The states after the run: those of the plan, each its old files, replaced or added to by what was written."""
     kept: dict[str, StoredState] = {}
     for spec in plan.states:
-        files: tuple[Any, ...] = head.states[spec.name].files if head and spec.name in head.states else ()
+        before = head.states.get(spec.name) if head else None
+        files, rows = (before.files, before.rows) if before else ((), 0)
         for mode, written in outcome.states.get(spec.name, ()):
-            files = written.files if mode == "base" else files + written.files
-        kept[spec.name] = StoredState(spec.form, tuple(spec.columns), spec.text, files)
+            files, rows = (
+                (written.files, written.rows) if mode == "base" else (files + written.files, rows + written.rows)
+            )
+        kept[spec.name] = StoredState(spec.form, tuple(spec.columns), spec.text, files, rows)
     return kept

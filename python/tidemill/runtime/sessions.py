@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import ceil, inf
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.settings import PREFIX, PlannerSettings
@@ -15,15 +16,21 @@ MEBIBYTE = 1 << 20
 # Bytes of Parquet input for one shuffle partition.  200 partitions for a small delta cost four to eight times the CPU
 # (spark-notes.md, "What makes a delta plan fast").
 BYTES_PER_PARTITION = 32 * MEBIBYTE
+# Rows for one shuffle partition: below, a second task costs more than it takes over.
+ROWS_PER_PARTITION = 100_000
+# Up to this many rows, and no sources to scan, a plan is interpreted: generating its code takes each task longer.
+INTERPRETED_ROWS = 5_000
 # Below this much input plans run as they stand: re-planning at each shuffle makes each of its stages a job of its own,
 # and jobs, not rows, are what a small refresh costs.
 ADAPTIVE_FROM_BYTES = 64 * MEBIBYTE
 
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 PHYSICAL: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.adaptive.coalescePartitions.enabled": "true",
-    # A bloom filter of the small side prunes the big one whatever the big one's size: more than half of Q3's CPU.
-    "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": "0",
+    # A bloom filter of the small side prunes the big one where both are shuffled: more than half of Q3's CPU. Spark's
+    # own threshold of 10 GB is for clusters; without any, filters of big sides are built to prune small changes.
+    "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": str(ADAPTIVE_FROM_BYTES),
     # Constraints of plans with many aliases, as changes of aggregates have, take Catalyst minutes to propagate.
     "spark.sql.constraintPropagation.enabled": "false",
     # What users set for their own output must not reach the view's files.
@@ -42,15 +49,26 @@ def working(jvm: Jvm, captured: Mapping[str, str]) -> Jvm:
     return jvm.clone({**PHYSICAL, **captured})
 
 
-def size_partitions(jvm: Jvm, source_bytes: float | None) -> None:
-    """Sets the number of shuffle partitions of a working session for this much input; the executors' cores at least."""
+def fit(jvm: Jvm, source_bytes: float | None, rows: float = inf) -> None:
+    """Fits a working session to one step: shuffle partitions, whether plans adapt as they run, whether they are
+    compiled.
+
+    `source_bytes`: of the snapshots that the step scans, 0 if it reads changes and states alone, None if unknown.
+    `rows`: about how many rows it shuffles.
+    """
     cores = int(jvm.session.sparkContext().defaultParallelism())
-    wanted = cores if source_bytes is None else max(cores, int(source_bytes // BYTES_PER_PARTITION) + 1)
+    conf = jvm.session.conf()
     if source_bytes is None:
-        wanted = max(cores, int(jvm.session.conf().get("spark.sql.shuffle.partitions")))
-    jvm.session.conf().set("spark.sql.shuffle.partitions", str(wanted))
-    if source_bytes is not None and source_bytes < ADAPTIVE_FROM_BYTES:
-        jvm.session.conf().set("spark.sql.adaptive.enabled", "false")
+        most = max(cores, int(conf.get(SHUFFLE_PARTITIONS)))
+    else:
+        most = max(cores, int(source_bytes // BYTES_PER_PARTITION) + 1)
+    wanted = most if rows == inf else min(most, max(1, ceil(rows / ROWS_PER_PARTITION)))
+    conf.set(SHUFFLE_PARTITIONS, str(wanted))
+    adaptive = source_bytes is None or source_bytes >= ADAPTIVE_FROM_BYTES
+    conf.set("spark.sql.adaptive.enabled", str(adaptive).lower())
+    compiled = source_bytes != 0 or rows > INTERPRETED_ROWS
+    conf.set("spark.sql.codegen.wholeStage", str(compiled).lower())
+    conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if compiled else "NO_CODEGEN")
 
 
 def planner_settings(jvm: Jvm) -> PlannerSettings:

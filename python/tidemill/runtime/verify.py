@@ -30,7 +30,7 @@ def verify(jvm: Jvm, statement: Verify, sql: str, warnings: list[str]) -> list[l
     working = sessions.working(jvm, definition.settings)
     with analysis.analysed_again(working, definition) as document:
         at = _positions(working, document, definition.qualified, head)
-        sessions.size_partitions(working, None)
+        sessions.fit(working, None)
         execution = Execution(working, document["query"], definition.qualified, head.run, Work())
         verdict = _verdict(execution, document, at, head, [(c.name, c.type) for c in definition.columns])
     return [[verdict.matches, verdict.missing, verdict.unexpected]]

@@ -51,6 +51,11 @@ def fn(name: str, *args: Expr) -> Expr:
     return {"fn": name, "args": list(args)}
 
 
+def holds(plan: Node, op: str) -> bool:
+    """Whether a node of this kind is in a plan."""
+    return plan["op"] == op or any(holds(i, op) for i in plan.get("inputs", ()))
+
+
 def files(
     listed: Sequence[Mapping[str, Any]], columns: Sequence[tuple[int, str, Type]], path_column: int | None = None
 ) -> Node:

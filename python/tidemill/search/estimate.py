@@ -23,7 +23,9 @@ class Sizes:
     sources: Mapping[int, SourceChange]
 
 
-def estimate(sizes: Sizes, root: int, states: Mapping[str, int]) -> tuple[Facts, Mapping[int, float]]:
+def estimate(
+    sizes: Sizes, root: int, states: Mapping[str, int], measured: Mapping[str, float]
+) -> tuple[Facts, Mapping[int, float]]:
     """The facts of a planning call, and the rows of each relation before filters.
 
     A join along equalities is taken to meet keys with foreign keys: each equality divides by the larger of the two
@@ -32,21 +34,24 @@ def estimate(sizes: Sizes, root: int, states: Mapping[str, int]) -> tuple[Facts,
     Args:
         root: the view's relation.
         states: the relation that each state keeps a form of.
+        measured: rows of states that were written; a relation has no more rows than what is kept of it.
     """
     selectivity: dict[tuple[Expr, ...], float] = {}
     kept: dict[str, float] = {}
     facts = Facts(sizes.memo.query, sizes.sources, selectivity, kept)
     rows: dict[int, Rows] = {}
     base: dict[int, float] = {}
+    known = {number: measured[name] for name, number in states.items() if name in measured}
     for tvr in sizes.memo.tvrs:  # numbered from the leaves up
         op, inputs = tvr.expressions[0]
         if isinstance(op, Join) and op.kind in {"inner", "left", "full"}:
             selectivity[op.condition] = _join_selectivity(sizes.memo, op, inputs, base)
-        rows[tvr.number] = sizes.model.rows(op, [rows[i] for i in inputs], facts)
+        estimated = sizes.model.rows(op, [rows[i] for i in inputs], facts)
+        rows[tvr.number] = Rows(min(estimated, known.get(tvr.number, estimated)))
         own = float(rows[tvr.number])
         below = max((base[i] for i in inputs), default=own)
         base[tvr.number] = own if isinstance(op, Scan | Aggregate) else max(below, own)
-    kept.update({name: float(rows[number]) for name, number in states.items()})
+    kept.update({name: measured.get(name, float(rows[number])) for name, number in states.items()})
     kept[""] = float(rows[root])
     return facts, base
 

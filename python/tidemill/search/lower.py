@@ -109,6 +109,8 @@ class Lowerer:
                 return self._join(e, kind, condition, exists)
             case KeyFilter(on):
                 return self._key_filter(e, on)
+            case FinalChange(partial):
+                return self._attribute.final_change(partial, e, self._unmerged(e.inputs[0]), self.group(e.inputs[1]))
         inputs = [self.group(i) for i in e.inputs]
         match e.op:
             case Filter(condition):
@@ -136,8 +138,6 @@ class Lowerer:
                 return self._attribute.merge(partial, inputs)
             case Final(partial):
                 return self._attribute.final(partial, inputs[0])
-            case FinalChange(partial):
-                return self._attribute.final_change(partial, e, inputs)
             case Keys(branches):
                 return self._keys(branches, inputs)
             case Pad(nulls):
@@ -158,6 +158,17 @@ class Lowerer:
                 nodes = [i.node for i in inputs]
                 return Lowered({**opaque, "columns": list(columns), "inputs": nodes}, columns, None)
         raise TypeError(f"{type(e.op).__name__} cannot be lowered")
+
+    def _unmerged(self, number: int) -> Lowered:
+        """An attribute form for a reader that merges anyway: its pieces, where it is a merge of pieces."""
+        number = self.memo.find(number)
+        choice = self.extractor.best(number)
+        e = choice.expression if choice is not None else None
+        if number in self._staged or e is None or not isinstance(e.op, Merge):
+            return self.group(number)
+        if (number, e) not in self.used:
+            self.used.append((number, e))
+        return self._attribute.pieces(e.op.partial, [self.group(i) for i in e.inputs])
 
     def _leaf(self, op: Op) -> Lowered:
         match op:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from tidemill.search.lower import Lowerer
 
 
+TOUCHED_FROM_ROWS = 50_000
+"""Estimated rows of a state from which on it pays to look for the touched keys first, which costs a job."""
+
+
 class AttributeForm:
     """Lowers `Partial`, `Merge`, `Final` and `FinalChange` for a lowerer."""
 
@@ -68,9 +72,12 @@ class AttributeForm:
     def merge(self, partial: Partial, inputs: Sequence[Lowered]) -> Lowered:
         keys = tuple((c, Col(c)) for c, _ in partial.keys)
         merged: list[tuple[int, Expr]] = [(c, fn(merge, Col(c))) for c, merge in self._parts(partial)]
-        ids = tuple(c for c, _ in (*keys, *merged))
-        united = inputs[0] if len(inputs) == 1 else self._lowerer.union(ids, [(ids, i) for i in inputs])
-        return self._totals(partial, merged, keys, united.node)
+        return self._totals(partial, merged, keys, self.pieces(partial, inputs).node)
+
+    def pieces(self, partial: Partial, inputs: Sequence[Lowered]) -> Lowered:
+        """Parts not yet merged: several rows per key."""
+        ids = (*(c for c, _ in partial.keys), *(c for c, _ in self._parts(partial)))
+        return inputs[0] if len(inputs) == 1 else self._lowerer.union(ids, [(ids, i) for i in inputs])
 
     def _finals(self, partial: Partial, parts: Mapping[int, Expr]) -> list[tuple[int, Expr]]:
         calls = zip(partial.calls, partial.parts, self._additive(partial), strict=True)
@@ -84,14 +91,16 @@ class AttributeForm:
         columns = (*wire.same(tuple(c for c, _ in partial.keys)), *self._finals(partial, parts))
         return Lowered(wire.project(columns, node), tuple(c for c, _ in columns), None)
 
-    def final_change(self, partial: Partial, e: Expression, inputs: Sequence[Lowered]) -> Lowered:
-        """Old parts of touched keys and the delta's, side by side per key; then the rows that differ, old and new."""
-        old, delta = inputs
+    def final_change(self, partial: Partial, e: Expression, old: Lowered, delta: Lowered) -> Lowered:
+        """Old parts of touched keys and the delta's, side by side per key; then the rows that differ, old and new.
+
+        `old` may hold several pieces per key.
+        """
         side = self._fresh("boolean", "is_old")
         keys = tuple(c for c, _ in partial.keys)
         parts = self._parts(partial)
         ids = (*keys, *(c for c, _ in parts))
-        before = self._touched(partial, old, e.inputs[1], delta)
+        before = self._touched(partial, old, e)
         united = self._lowerer.union(
             (*ids, side),
             [
@@ -144,10 +153,12 @@ class AttributeForm:
         tag: Expr = Lit(is_old, "boolean")
         return Lowered(wire.project((*wire.same(ids), (side, tag)), lowered.node), (*ids, side), None)
 
-    def _touched(self, partial: Partial, old: Lowered, delta_group: int, delta: Lowered) -> Lowered:
-        """The old parts of the keys in the delta: only those are read on, when the delta is small."""
+    def _touched(self, partial: Partial, old: Lowered, e: Expression) -> Lowered:
+        """The old parts of the keys in the delta alone, where the state is big and the delta small."""
         keys = tuple(c for c, _ in partial.keys)
-        if not keys or self._lowerer.extractor.rows(delta_group) > BROADCAST_ROWS:
+        old_group, delta_group = e.inputs
+        rows = self._lowerer.extractor.rows
+        if not keys or rows(old_group) < TOUCHED_FROM_ROWS or rows(delta_group) > BROADCAST_ROWS:
             return old
         wanted = [(c, self._fresh(self._columns.type(c), "touched")) for c in keys]
         # The delta holds each key once already.

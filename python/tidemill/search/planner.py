@@ -16,6 +16,7 @@ from typing import Any
 from tidemill.errors import TidemillError
 from tidemill.memo.memo import Expression
 from tidemill.plan.change import SourceChange
+from tidemill.plan.ops import Filter, Join, KeyFilter, Negate, Pad, Project, Scan, Sum, Union, Unsign
 from tidemill.plan.query import Query
 from tidemill.rule.engine import Budget
 from tidemill.rule.registry import load_rules
@@ -24,6 +25,7 @@ from tidemill.search.costing import CostModel
 from tidemill.search.explain import document, text
 from tidemill.search.extract import Extractor, reads_the_past
 from tidemill.search.inspect import is_net, unable, view_keys
+from tidemill.search.join_order import BROADCAST_ROWS
 from tidemill.search.lower import COUNT_FIELD, Lowerer, NotComputableError
 from tidemill.search.lowered import Lowered, Staged
 from tidemill.search.seed import CORE, Candidate, advance, answered_from_sources, base
@@ -50,6 +52,7 @@ class PlanRequest:
         states: names of the states that can be read at the old positions.
         first: nothing was filled yet.
         full_reason: why the run must be full (a reason of SHOW REFRESHES); None if it need not be.
+        state_rows: rows written to each state so far, where that is known.
     """
 
     query: Query
@@ -59,11 +62,15 @@ class PlanRequest:
     first: bool
     full_reason: str | None
     settings: PlannerSettings = field(default_factory=PlannerSettings)
+    state_rows: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to execute and write: a state's base or segment, the signed delta, or the whole result."""
+    """One thing to execute and write: a state's base or segment, the signed delta, or the whole result.
+
+    `rows`: how many its largest shuffle is estimated to take.
+    """
 
     name: str
     target: str
@@ -71,6 +78,7 @@ class Step:
     mode: str | None
     plan: Wire
     columns: tuple[tuple[int, str], ...]
+    rows: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +129,8 @@ class _Planning:
         self.budget = Budget(seconds=request.settings.time_limit)
 
     def _space(self, sources: Mapping[int, SourceChange], states: frozenset[str] | None) -> Space:
-        return space(self.request.query, sources, self.rules, self.model, self.budget, "", states)
+        measured = self.request.state_rows if states is not None else {}
+        return space(self.request.query, sources, self.rules, self.model, self.budget, "", states, measured)
 
     def _extractor(self, found: Space, prefer: str | None = None, *, past: bool = True) -> Extractor:
         root_delta = found.memo.change(found.root, DELTA)
@@ -193,20 +202,21 @@ class _Planning:
             if found.memo.tvrs[candidate.tvr].props.changed:
                 group = advance(found.memo, candidate)
                 try:
-                    lowered = self._lower(found, extractor, staged, used, group, net=candidate.partial is None)
+                    lowered, rows = self._lower(found, extractor, staged, used, group, net=candidate.partial is None)
                 except NotComputableError:
                     continue  # it cannot follow this change: dropped, and the next full run makes it anew
                 cost += extractor.cost(group)
-                steps.append(_state_step(candidate, "segment", lowered, found))
+                steps.append(_state_step(candidate, "segment", lowered, rows))
                 staged[found.memo.find(group)] = _staged(steps[-1], candidate, lowered)
                 saves[found.memo.find(group)] = candidate.name
                 extractor.stage(group)
             specs.append(_spec(candidate, found))
         cost += extractor.cost(change)
-        lowered = self._lower(found, extractor, staged, used, change, net=True)
+        lowered, rows = self._lower(found, extractor, staged, used, change, net=True)
         output = tuple(self.request.query.output)
         assert lowered.count is not None
-        steps.append(Step("delta", "delta", None, None, lowered.node, (*output, (lowered.count, COUNT_FIELD))))
+        columns = (*output, (lowered.count, COUNT_FIELD))
+        steps.append(Step("delta", "delta", None, None, lowered.node, columns, rows))
         return self._plan("INCREMENTAL", None, steps, used, cost, specs, found, extractor, saves)
 
     def _lower(
@@ -218,13 +228,14 @@ class _Planning:
         group: int,
         *,
         net: bool,
-    ) -> Lowered:
+    ) -> tuple[Lowered, float]:
+        """A group's plan, and how many rows its largest shuffle takes."""
         lowerer = Lowerer(found.memo, extractor, staged, found.base_rows)
         lowered = lowerer.group(group)
         if net and not is_net(found, extractor, group):
             lowered = lowerer.net(lowered)
         used.extend(u for u in lowerer.used if u not in used)
-        return lowered
+        return lowered, max((_shuffled(extractor, e) for _, e in lowerer.used), default=0.0)
 
     # -- full ---------------------------------------------------------------------------------------------------------
 
@@ -245,10 +256,10 @@ class _Planning:
                 continue
             group = base(found.memo, candidate)
             cost += extractor.cost(group)
-            lowered = self._lower(found, extractor, staged, used, group, net=False)
+            lowered, rows = self._lower(found, extractor, staged, used, group, net=False)
             if candidate.partial is None:
                 lowered = Lowerer(found.memo, extractor, staged, found.base_rows).signed(lowered)
-            steps.append(_state_step(candidate, "base", lowered, found))
+            steps.append(_state_step(candidate, "base", lowered, rows))
             if candidate.partial is not None:
                 staged[found.memo.find(group)] = _staged(steps[-1], candidate, lowered)
                 saves[found.memo.find(group)] = candidate.name
@@ -258,8 +269,8 @@ class _Planning:
         if extractor.cost(group) == inf:
             raise NotComputableError(unable(found, extractor))
         cost += extractor.cost(group)
-        lowered = self._lower(found, extractor, staged, used, group, net=False)
-        steps.append(Step("result", "result", None, None, lowered.node, tuple(self.request.query.output)))
+        lowered, rows = self._lower(found, extractor, staged, used, group, net=False)
+        steps.append(Step("result", "result", None, None, lowered.node, tuple(self.request.query.output), rows))
         return self._plan("FULL", reason, steps, used, cost, specs, found, extractor, saves)
 
     def _worth_keeping(self) -> frozenset[str]:
@@ -352,11 +363,21 @@ def _from_the_past(plan: RunPlan) -> bool:
     return any(reads(s.plan) for s in plan.steps)
 
 
-def _state_step(candidate: Candidate, mode: str, lowered: Lowered, found: Space) -> Step:
+def _shuffled(extractor: Extractor, e: Expression) -> float:
+    """Rows that Spark may have to shuffle for an expression; a small side of a join is broadcast instead."""
+    if not e.inputs or isinstance(e.op, Scan | Filter | Project | Union | Sum | Negate | Pad | Unsign):
+        return 0.0
+    rows = [extractor.rows(i) for i in e.inputs]
+    if isinstance(e.op, Join | KeyFilter) and min(rows) <= BROADCAST_ROWS:
+        return 0.0
+    return float(sum(rows))
+
+
+def _state_step(candidate: Candidate, mode: str, lowered: Lowered, rows: float) -> Step:
     columns = [(c, f) for c, f, _ in candidate.scan.columns]
     if lowered.count is not None:
         columns.append((lowered.count, COUNT_FIELD))
-    return Step(f"{mode} of {candidate.name}", "state", candidate.name, mode, lowered.node, tuple(columns))
+    return Step(f"{mode} of {candidate.name}", "state", candidate.name, mode, lowered.node, tuple(columns), rows)
 
 
 def _staged(step: Step, candidate: Candidate, lowered: Lowered) -> Staged:

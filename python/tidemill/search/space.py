@@ -62,6 +62,7 @@ def space(
     budget: Budget,
     settings: str,
     states: Iterable[str] | None,
+    measured: Mapping[str, float] | None = None,
 ) -> Space:
     """Explore the plans of a run.
 
@@ -72,6 +73,7 @@ def space(
         settings: captured settings, part of the names of states.
         states: names of the states that can be read at the old positions; None lets every candidate be read, as after
             a filling that kept them all.
+        measured: rows of states that were written.
     """
     changed = frozenset(n for n, s in sources.items() if s.changed)
     telling = frozenset(n for n in changed if sources[n].reason is None)
@@ -87,5 +89,5 @@ def space(
     if memo.tvrs[root].props.changed:
         keep_result(memo, root)
     explored = explore(memo, rules, budget)
-    facts, base_rows = estimate(sizes, root, {c.name: c.tvr for c in possible})
+    facts, base_rows = estimate(sizes, root, {c.name: c.tvr for c in possible}, measured or {})
     return Space(memo, root, tuple(possible), facts, base_rows, explored)

@@ -6,6 +6,8 @@ from tidemill.sources.recorded import RecordedSource
 
 
 class DeltaSource(RecordedSource):
-    """{"version": n, "id": table id, "bytes": size or None, "columns": {used column: physical name and type}}."""
+    """{"version": n, "id": table id, "bytes" and "rows": number or None,
+    "columns": {used column: physical name and type}}.
+    """
 
     number = "version"

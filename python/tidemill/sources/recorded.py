@@ -18,6 +18,8 @@ class RecordedSource:
             if rows is not None and size:
                 rows = rows * position["bytes"] / size
             size = float(position["bytes"])
+        if position and position.get("rows") is not None:
+            rows = float(position["rows"])
         return rows, size
 
     def change(self, source: Source, old: Position, new: Position, summary: Summary | None) -> SourceChange:

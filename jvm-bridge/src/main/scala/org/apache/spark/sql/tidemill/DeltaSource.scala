@@ -10,11 +10,12 @@ import org.apache.spark.sql.catalyst.catalog.CatalogTable
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.delta.{DeltaColumnMapping, DeltaLog, Snapshot}
-import org.apache.spark.sql.delta.files.TahoeLogFileIndex
+import org.apache.spark.sql.delta.actions.AddFile
+import org.apache.spark.sql.delta.files.{TahoeBatchFileIndex, TahoeLogFileIndex}
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 
 /**
- * Delta tables. Position: {"version": n, "id": table id, "bytes": size or null, "columns": {field: physical name and type}};
+ * Delta tables. Position: {"version": n, "id": table id, "bytes" and "rows": number or null, "columns": {field: physical name and type}};
  * a column that was dropped and added again has its old name and type, but another physical name. Loaded only where a
  * relation is Delta's.
  */
@@ -48,6 +49,12 @@ private[tidemill] object DeltaSource {
     case _ => None
   }
 
+  /** The files of a snapshot where the version's checksum lists them, as it does up to some dozens; a job otherwise. */
+  private def listed(snapshot: Snapshot): Option[Seq[AddFile]] = snapshot.checksumOpt.flatMap(_.allFiles)
+
+  private def rowsOf(snapshot: Snapshot): Option[Long] =
+    listed(snapshot).map(_.map(_.numLogicalRecords)).filter(_.forall(_.isDefined)).map(_.flatten.sum)
+
   private def tableOf(session: SparkSession, source: JValue): Option[CatalogTable] =
     Json.items(source \ "location", "table") match {
       case List(JString(database), JString(name)) =>
@@ -67,6 +74,7 @@ private[tidemill] object DeltaSource {
       "version" -> JLong(snapshot.version),
       "id" -> JString(snapshot.metadata.id),
       "bytes" -> Json.ofLong(sizeOf(snapshot)),
+      "rows" -> Json.ofLong(rowsOf(snapshot)),
       "columns" -> Json.ofMap(columnsOf(snapshot, Json.items(source, "fields"))))
   }
 
@@ -100,8 +108,14 @@ private[tidemill] object DeltaSource {
   def snapshot(session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, position: JValue): LogicalPlan = {
     val log = logOf(files)
     val at = log.getSnapshotAt(Json.long(position, "version"), catalogTableOpt = leaf.catalogTable)
-    val relation = log.createRelation(
-      snapshotToUseOpt = Some(at), catalogTableOpt = leaf.catalogTable, isTimeTravelQuery = true)
+    val relation = listed(at) match {
+      // Delta's own index asks the log for the files with a job or two, at each scan.
+      case Some(present) =>
+        val index = new TahoeBatchFileIndex(session, "batch", present, log, log.dataPath, at)
+        log.buildHadoopFsRelationWithFileIndex(at, index, bucketSpec = None)
+      case None =>
+        log.createRelation(snapshotToUseOpt = Some(at), catalogTableOpt = leaf.catalogTable, isTimeTravelQuery = true)
+    }
     LogicalRelation(relation)
   }
 

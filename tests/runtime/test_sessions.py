@@ -1,0 +1,73 @@
+"""How a working session is fitted to a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tidemill.runtime import sessions
+
+MEBIBYTE = 1 << 20
+
+
+class Conf(dict[str, str]):
+    def set(self, key: str, value: str) -> None:
+        self[key] = value
+
+
+class Double:
+    """Stands for a `Jvm` of two cores."""
+
+    def __init__(self) -> None:
+        self.settings = Conf({"spark.sql.shuffle.partitions": "200"})
+
+    @property
+    def session(self) -> Any:
+        return self
+
+    def conf(self) -> Conf:
+        return self.settings
+
+    def sparkContext(self) -> Any:  # noqa: N802  # Spark's name
+        return self
+
+    def defaultParallelism(self) -> int:  # noqa: N802  # Spark's name
+        return 2
+
+
+@pytest.mark.parametrize(
+    ("source_bytes", "rows", "expected"),
+    [
+        (0.0, 10.0, {"partitions": "1", "adaptive": "false", "compiled": "false"}),
+        (0.0, 1e5 + 1, {"partitions": "2", "adaptive": "false", "compiled": "true"}),
+        (1.0 * MEBIBYTE, 10.0, {"partitions": "1", "adaptive": "false", "compiled": "true"}),
+        (320.0 * MEBIBYTE, 1e9, {"partitions": "11", "adaptive": "true", "compiled": "true"}),
+        (None, 1e9, {"partitions": "200", "adaptive": "true", "compiled": "true"}),
+        (None, inf, {"partitions": "200", "adaptive": "true", "compiled": "true"}),
+    ],
+)
+def test_a_session_is_fitted_to_a_step(source_bytes: float | None, rows: float, expected: Mapping[str, str]) -> None:
+    jvm = Double()
+    sessions.fit(jvm, source_bytes, rows)  # type: ignore[arg-type]
+    assert jvm.settings["spark.sql.shuffle.partitions"] == expected["partitions"]
+    assert jvm.settings["spark.sql.adaptive.enabled"] == expected["adaptive"]
+    assert jvm.settings["spark.sql.codegen.wholeStage"] == expected["compiled"]
+
+
+def test_a_small_refresh_runs_few_jobs(spark: SparkSession, db: str) -> None:
+    spark.sql("CREATE TABLE t (g INT, x DECIMAL(32, 4)) USING delta")
+    spark.sql("INSERT INTO t SELECT id % 10, id FROM range(1000)")
+    spark.sql(
+        "CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT "
+        "AS SELECT g, sum(x) AS s, avg(x) AS a FROM t GROUP BY g"
+    )
+    spark.sql("INSERT INTO t VALUES (1, 1), (11, 11)")
+    row = spark.sql("REFRESH INCREMENTAL VIEW v").collect()[0]
+    assert row.kind == "INCREMENTAL"
+    # A segment, the delta, the keys to replace, the result.
+    assert row.jobs <= 4
+    assert spark.sql("VERIFY INCREMENTAL VIEW v").collect()[0].matches
