@@ -26,7 +26,8 @@ from tidemill.rule.engine import explore
 from tidemill.rule.registry import load_rules
 from tidemill.search import planner
 from tidemill.search.costing import CpuMs, Facts, Rows
-from tidemill.search.planner import PlanRequest, RunPlan, Step, plan_run
+from tidemill.search.planner import PlanRequest, plan_run
+from tidemill.search.run_plan import RunPlan, Step
 from tidemill.search.space import normal_query
 from tidemill.settings import PlannerSettings
 
@@ -60,6 +61,8 @@ class Mode:
     readable: bool = True
     telling: frozenset[int] | None = None
     """Sources that can tell their changes; None: all."""
+    lose: float = 0.0
+    """How often a state, or the content, is gone when a run begins."""
 
 
 @dataclass
@@ -79,6 +82,8 @@ class View:
         self.states: dict[str, list[Record]] = {}
         self.result: list[Record] = []
         self.kinds: list[str] = []
+        self.lost: frozenset[str] = frozenset()
+        self.refill: str | None = None
         self.old = self.tables
         request = self._request({}, first=True)
         planning = planner._Planning(replace(request, query=normal_query(request.query)))
@@ -100,6 +105,11 @@ class View:
             assert min(bag.values(), default=0) >= 0, "the feed deletes what is not there"
             after[number] = [dict(r) for r in bag.elements()]
         self.old, self.tables = self.tables, after
+        self.lost = frozenset(n for n in sorted(self.states) if self.dice.random() < self.mode.lose)
+        self.refill = "STATE_LOST" if self.dice.random() < self.mode.lose else None
+        self.states = {n: records for n, records in self.states.items() if n not in self.lost}
+        if self.refill is not None:
+            self.result = [{"gone": "gone"}]  # whoever reads it fails
         plan = self._plan(changes, first=False)
         self._execute(plan, changes)
         return plan
@@ -129,7 +139,9 @@ class View:
         sources = {n: source(n) for n in self.query.sources}
         settings = PlannerSettings(prefer=self.mode.prefer, time_limit=60)
         states = frozenset(self.states)
-        return PlanRequest(self.query, self.mode.policy, sources, states, first, None, settings)
+        return PlanRequest(
+            self.query, self.mode.policy, sources, states, first, None, settings, lost=self.lost, refill=self.refill
+        )
 
     def _plan(self, changes: Changes, *, first: bool, keep: float | None = None) -> RunPlan:
         rules = tuple(r for r in load_rules() if r.name not in self.mode.off)

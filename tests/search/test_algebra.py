@@ -35,6 +35,7 @@ MODES = st.builds(
     keep=st.sampled_from([None, None, 0.0, 0.5, 1.0]),
     readable=st.sampled_from([True, True, True, False]),
     telling=st.sampled_from([None, None, None, frozenset({0, 1})]),
+    lose=st.sampled_from([0.0, 0.0, 0.5]),
 )
 
 

@@ -17,7 +17,8 @@ from tidemill.rule.engine import Budget
 from tidemill.search.costing import Facts
 from tidemill.search.extract import Extractor
 from tidemill.search.join_order import Input, join_order
-from tidemill.search.planner import PlanRequest, RunPlan, plan_run
+from tidemill.search.planner import PlanRequest, plan_run
+from tidemill.search.run_plan import RunPlan
 from tidemill.search.space import normal_query, space
 from tidemill.settings import PACKS, PlannerSettings
 from tidemill.tvr.form import DELTA, SNAPSHOT, Span

@@ -12,7 +12,7 @@ from tidemill.search.extract import Extractor
 from tidemill.search.space import Space
 
 if TYPE_CHECKING:
-    from tidemill.search.planner import StateSpec
+    from tidemill.search.run_plan import StateSpec
 
 FORM_NAMES = {"attribute_delta": "attribute"}
 

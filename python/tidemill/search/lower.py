@@ -103,7 +103,7 @@ class Lowerer:
 
     def _op(self, e: Expression) -> Lowered:
         if not e.inputs:
-            return self._leaf(e.op)
+            return self.leaf(e.op)
         match e.op:
             case Join(kind, condition, exists):
                 return self._join(e, kind, condition, exists)
@@ -170,7 +170,8 @@ class Lowerer:
             self.used.append((number, e))
         return self._attribute.pieces(e.op.partial, [self.group(i) for i in e.inputs])
 
-    def _leaf(self, op: Op) -> Lowered:
+    def leaf(self, op: Op) -> Lowered:
+        """An operator without inputs."""
         match op:
             case Scan(source, columns, time):
                 node = {"op": "scan", "source": source, "columns": [list(c) for c in columns], "at": time}

@@ -11,30 +11,25 @@ import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any
 
 from tidemill.errors import TidemillError
 from tidemill.memo.memo import Expression
 from tidemill.plan.change import SourceChange
-from tidemill.plan.ops import Filter, Join, KeyFilter, Negate, Pad, Project, Scan, Sum, Union, Unsign
 from tidemill.plan.query import Query
 from tidemill.rule.engine import Budget
 from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
+from tidemill.search.assembly import RECOMPUTE, Assembly
 from tidemill.search.costing import CostModel
-from tidemill.search.explain import document, text
 from tidemill.search.extract import Extractor, reads_the_past
-from tidemill.search.inspect import is_net, unable, view_keys
-from tidemill.search.join_order import BROADCAST_ROWS
-from tidemill.search.lower import COUNT_FIELD, Lowerer, NotComputableError
-from tidemill.search.lowered import Lowered, Staged
-from tidemill.search.seed import CORE, Candidate, advance, answered_from_sources, base
+from tidemill.search.inspect import unable
+from tidemill.search.lower import Lowerer
+from tidemill.search.run_plan import RunPlan, read_by
+from tidemill.search.seed import advance, answered_from_sources
 from tidemill.search.space import Space, normal_query, space
-from tidemill.search.wire import Wire
 from tidemill.settings import PlannerSettings
-from tidemill.tvr.form import DELTA, SNAPSHOT
+from tidemill.tvr.form import DELTA
 
-RECOMPUTE = "recompute"
 ASSUMED_SHARE = 0.01
 """Share of each source that is taken to change per run when states are chosen at the filling."""
 ASSUMED_ROWS = 1e6
@@ -53,6 +48,9 @@ class PlanRequest:
         first: nothing was filled yet.
         full_reason: why the run must be full (a reason of SHOW REFRESHES); None if it need not be.
         state_rows: rows written to each state so far, where that is known.
+        lost: names of states that should be there and are not: made anew by the way.
+        refill: why the earlier content cannot be built upon (a reason of SHOW REFRESHES); None if it can. The whole
+            result is then made anew, from states that can be read, brought up to date, where that is cheapest.
     """
 
     query: Query
@@ -63,47 +61,8 @@ class PlanRequest:
     full_reason: str | None
     settings: PlannerSettings = field(default_factory=PlannerSettings)
     state_rows: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One thing to execute and write: a state's base or segment, the signed delta, or the whole result.
-
-    `rows`: how many its largest shuffle is estimated to take.
-    """
-
-    name: str
-    target: str
-    state: str | None
-    mode: str | None
-    plan: Wire
-    columns: tuple[tuple[int, str], ...]
-    rows: float
-
-
-@dataclass(frozen=True, slots=True)
-class StateSpec:
-    """A state kept after the run; columns as (field, type)."""
-
-    name: str
-    form: str
-    columns: tuple[tuple[str, str], ...]
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class RunPlan:
-    """A run, ready to be bound to positions. `estimated` in CPU milliseconds; `explain` as sql.md's JSON document."""
-
-    kind: str
-    reason: str | None
-    steps: tuple[Step, ...]
-    methods: tuple[str, ...]
-    estimated: float
-    keys: tuple[str, ...] | None
-    states: tuple[StateSpec, ...]
-    explain: Mapping[str, Any]
-    text: str
+    lost: frozenset[str] = frozenset()
+    refill: str | None = None
 
 
 def plan_run(request: PlanRequest) -> RunPlan:
@@ -115,6 +74,8 @@ def plan_run(request: PlanRequest) -> RunPlan:
     planning = _Planning(replace(request, query=normal_query(request.query)))
     if request.first or request.full_reason is not None:
         return planning.full(request.full_reason or "FIRST")
+    if request.refill is not None:
+        return planning.refill(request.refill)
     return planning.incremental()
 
 
@@ -128,9 +89,13 @@ class _Planning:
         self.rules: list[Rule] = [r for r in rules if r.pack in request.settings.packs]
         self.budget = Budget(seconds=request.settings.time_limit)
 
-    def _space(self, sources: Mapping[int, SourceChange], states: frozenset[str] | None) -> Space:
+    def _space(
+        self, sources: Mapping[int, SourceChange], states: frozenset[str] | None, *, result: bool = True
+    ) -> Space:
         measured = self.request.state_rows if states is not None else {}
-        return space(self.request.query, sources, self.rules, self.model, self.budget, "", states, measured)
+        return space(
+            self.request.query, sources, self.rules, self.model, self.budget, "", states, measured, result=result
+        )
 
     def _extractor(self, found: Space, prefer: str | None = None, *, past: bool = True) -> Extractor:
         root_delta = found.memo.change(found.root, DELTA)
@@ -158,20 +123,18 @@ class _Planning:
         to that in other words, the cheapest without `recompute` stands for the incremental side.
         """
         found = self._space(self.request.sources, self.request.states)
-        if self.request.policy in {"INCREMENTAL", "STRICT"}:
+        if self.request.policy in {"INCREMENTAL", "STRICT"} and not self.request.lost:
             self._check_rules(found)
-        extractor = self._extractor(found)
-        change = found.memo.change(found.root, DELTA)
-        if extractor.best(change) is None:
+        plan = self._change(found, self._extractor(found))
+        if plan is None:
             return self.full("NOT_INCREMENTAL: " + unable(found, self._without_recompute(found)))
-        plan = self._assemble_change(found, extractor, change)
         if self.request.policy != "AUTO" or self.request.settings.prefer is not None:
             return plan
         if not _from_the_past(plan):
             without = self._without_recompute(found)
-            if without.best(change) is None:
+            plan = self._change(found, without)
+            if plan is None:
                 return self.full("NOT_INCREMENTAL: " + unable(found, without))
-            plan = self._assemble_change(found, without, change)
         full = self.full("COST")
         return full if full.estimated < plan.estimated - WORTH_A_FULL_RUN else plan
 
@@ -189,53 +152,25 @@ class _Planning:
             operator, _, reason = unable(found, without).partition(": ")
             raise TidemillError("TIDEMILL_NOT_INCREMENTAL", {"operator": operator, "reason": reason})
 
-    def _assemble_change(self, found: Space, extractor: Extractor, change: int) -> RunPlan:
-        steps: list[Step] = []
-        used: list[tuple[int, Expression]] = []
-        staged: dict[int, Staged] = {}
-        specs: list[StateSpec] = []
-        saves: dict[int, str] = {}
-        cost = 0.0
+    def _change(self, found: Space, extractor: Extractor) -> RunPlan | None:
+        """The plan of the view's change; None if nothing computes it."""
+        run = self._assembly(found, extractor)
         for candidate in found.candidates:
-            if candidate.name not in self.request.states:
-                continue
-            if found.memo.tvrs[candidate.tvr].props.changed:
-                group = advance(found.memo, candidate)
-                try:
-                    lowered, rows = self._lower(found, extractor, staged, used, group, net=candidate.partial is None)
-                except NotComputableError:
-                    continue  # it cannot follow this change: dropped, and the next full run makes it anew
-                cost += extractor.cost(group)
-                steps.append(_state_step(candidate, "segment", lowered, rows))
-                staged[found.memo.find(group)] = _staged(steps[-1], candidate, lowered)
-                saves[found.memo.find(group)] = candidate.name
-                extractor.stage(group)
-            specs.append(_spec(candidate, found))
-        cost += extractor.cost(change)
-        lowered, rows = self._lower(found, extractor, staged, used, change, net=True)
-        output = tuple(self.request.query.output)
-        assert lowered.count is not None
-        columns = (*output, (lowered.count, COUNT_FIELD))
-        steps.append(Step("delta", "delta", None, None, lowered.node, columns, rows))
-        return self._plan("INCREMENTAL", None, steps, used, cost, specs, found, extractor, saves)
+            if candidate.name in self.request.lost:
+                run.base(candidate)
+        change = found.memo.change(found.root, DELTA)
+        if found.memo.tvrs[found.root].props.changed and extractor.best(change) is None:
+            return None
+        for candidate in found.candidates:
+            if candidate.name in self.request.states:
+                # One that cannot follow this change is dropped, and the next full run makes it anew.
+                run.advance(candidate)
+        run.delta(change)
+        lost = f"STATE_LOST: {', '.join(sorted(self.request.lost))}" if self.request.lost else None
+        return run.plan("INCREMENTAL", lost, self._alternatives(found))
 
-    def _lower(
-        self,
-        found: Space,
-        extractor: Extractor,
-        staged: Mapping[int, Staged],
-        used: list[tuple[int, Expression]],
-        group: int,
-        *,
-        net: bool,
-    ) -> tuple[Lowered, float]:
-        """A group's plan, and how many rows its largest shuffle takes."""
-        lowerer = Lowerer(found.memo, extractor, staged, found.base_rows)
-        lowered = lowerer.group(group)
-        if net and not is_net(found, extractor, group):
-            lowered = lowerer.net(lowered)
-        used.extend(u for u in lowerer.used if u not in used)
-        return lowered, max((_shuffled(extractor, e) for _, e in lowerer.used), default=0.0)
+    def _assembly(self, found: Space, extractor: Extractor) -> Assembly:
+        return Assembly(self.request.query, self.model, found, extractor)
 
     # -- full ---------------------------------------------------------------------------------------------------------
 
@@ -243,35 +178,27 @@ class _Planning:
         """Everything from the sources: the states worth keeping first, then the result over them."""
         unchanged = {n: replace(s, changed=False) for n, s in self.request.sources.items()}
         found = self._space(unchanged, frozenset())
-        extractor = self._extractor(found, past=False)
+        run = self._assembly(found, self._extractor(found, past=False))
         kept = frozenset() if self.request.policy == "FULL" else self._worth_keeping()
-        steps: list[Step] = []
-        used: list[tuple[int, Expression]] = []
-        staged: dict[int, Staged] = {}
-        specs: list[StateSpec] = []
-        saves: dict[int, str] = {}
-        cost = 0.0
+        for candidate in found.candidates:
+            if candidate.name in kept:
+                run.base(candidate)
+        run.result()
+        return run.plan("FULL", reason, ())
+
+    def refill(self, reason: str) -> RunPlan:
+        """The whole result anew: states that can be read are brought up to date, others worth keeping are made."""
+        found = self._space(self.request.sources, self.request.states, result=False)
+        run = self._assembly(found, self._extractor(found))
+        kept = frozenset() if self.request.policy == "FULL" else self._worth_keeping()
         for candidate in found.candidates:
             if candidate.name not in kept:
                 continue
-            group = base(found.memo, candidate)
-            cost += extractor.cost(group)
-            lowered, rows = self._lower(found, extractor, staged, used, group, net=False)
-            if candidate.partial is None:
-                lowered = Lowerer(found.memo, extractor, staged, found.base_rows).signed(lowered)
-            steps.append(_state_step(candidate, "base", lowered, rows))
-            if candidate.partial is not None:
-                staged[found.memo.find(group)] = _staged(steps[-1], candidate, lowered)
-                saves[found.memo.find(group)] = candidate.name
-                extractor.stage(group)
-            specs.append(_spec(candidate, found))
-        group = found.memo.moment(found.root, SNAPSHOT, old=False)
-        if extractor.cost(group) == inf:
-            raise NotComputableError(unable(found, extractor))
-        cost += extractor.cost(group)
-        lowered, rows = self._lower(found, extractor, staged, used, group, net=False)
-        steps.append(Step("result", "result", None, None, lowered.node, tuple(self.request.query.output), rows))
-        return self._plan("FULL", reason, steps, used, cost, specs, found, extractor, saves)
+            if candidate.name not in self.request.states or not run.advance(candidate):
+                run.base(candidate)
+        run.result()
+        kind = "INCREMENTAL" if read_by(run.steps) & {"changes", "state"} else "FULL"
+        return run.plan(kind, reason, ())
 
     def _worth_keeping(self) -> frozenset[str]:
         """Names of the states that the cheapest incremental plan of a small change reads, and those they need."""
@@ -294,41 +221,8 @@ class _Planning:
                         pending.append(advance(found.memo, candidate))
         return frozenset(kept)
 
-    # -- the plan -----------------------------------------------------------------------------------------------------
-
-    def _plan(
-        self,
-        kind: str,
-        reason: str | None,
-        steps: list[Step],
-        used: list[tuple[int, Expression]],
-        cost: float,
-        specs: list[StateSpec],
-        found: Space,
-        extractor: Extractor,
-        saves: Mapping[int, str],
-    ) -> RunPlan:
-        packs = {e.pack for _, e in used} - {CORE}
-        methods = (RECOMPUTE,) if kind == "FULL" else tuple(sorted(packs))
-        explained = document(
-            found, extractor, used, saves, methods, specs, cost, kind, reason, self._alternatives(kind, found)
-        )
-        return RunPlan(
-            kind=kind,
-            reason=reason,
-            steps=tuple(steps),
-            methods=methods,
-            estimated=cost,
-            keys=view_keys(self.request.query, found),
-            states=tuple(specs),
-            explain=explained,
-            text=text(found, explained),
-        )
-
-    def _alternatives(self, kind: str, found: Space) -> list[tuple[tuple[str, ...], float]]:
-        """The best plan of each pack with what it needs underneath; for a full run, that run alone."""
-        if kind == "FULL":
-            return []
+    def _alternatives(self, found: Space) -> list[tuple[tuple[str, ...], float]]:
+        """The best plan of each pack with what it needs underneath."""
         change = found.memo.change(found.root, DELTA)
         result: list[tuple[tuple[str, ...], float]] = []
         for pack in sorted({r.pack for r in self.rules}):
@@ -356,37 +250,4 @@ def _assumed(source: SourceChange, kind: str) -> SourceChange:
 def _from_the_past(plan: RunPlan) -> bool:
     """True if a plan's content comes from changes, states or the last answer, not from whole sources alone."""
     past = {"changes", "state"} if RECOMPUTE in plan.methods else {"changes", "state", "result"}
-
-    def reads(node: Wire) -> bool:
-        return node["op"] in past or any(reads(i) for i in node.get("inputs", ()))
-
-    return any(reads(s.plan) for s in plan.steps)
-
-
-def _shuffled(extractor: Extractor, e: Expression) -> float:
-    """Rows that Spark may have to shuffle for an expression; a small side of a join is broadcast instead."""
-    if not e.inputs or isinstance(e.op, Scan | Filter | Project | Union | Sum | Negate | Pad | Unsign):
-        return 0.0
-    rows = [extractor.rows(i) for i in e.inputs]
-    if isinstance(e.op, Join | KeyFilter) and min(rows) <= BROADCAST_ROWS:
-        return 0.0
-    return float(sum(rows))
-
-
-def _state_step(candidate: Candidate, mode: str, lowered: Lowered, rows: float) -> Step:
-    columns = [(c, f) for c, f, _ in candidate.scan.columns]
-    if lowered.count is not None:
-        columns.append((lowered.count, COUNT_FIELD))
-    return Step(f"{mode} of {candidate.name}", "state", candidate.name, mode, lowered.node, tuple(columns), rows)
-
-
-def _staged(step: Step, candidate: Candidate, lowered: Lowered) -> Staged:
-    return Staged(step.name, tuple((c, f) for c, f, _ in candidate.scan.columns), lowered.count is not None)
-
-
-def _spec(candidate: Candidate, found: Space) -> StateSpec:
-    fields = [(f, t) for _, f, t in candidate.scan.columns]
-    if candidate.partial is None:
-        fields.append((COUNT_FIELD, "long"))
-    op, _ = found.memo.tvrs[candidate.tvr].expressions[0]
-    return StateSpec(candidate.name, candidate.kind.name, tuple(fields), type(op).__name__.lower())
+    return bool(read_by(plan.steps) & past)

@@ -63,6 +63,8 @@ def space(
     settings: str,
     states: Iterable[str] | None,
     measured: Mapping[str, float] | None = None,
+    *,
+    result: bool = True,
 ) -> Space:
     """Explore the plans of a run.
 
@@ -74,6 +76,7 @@ def space(
         states: names of the states that can be read at the old positions; None lets every candidate be read, as after
             a filling that kept them all.
         measured: rows of states that were written.
+        result: whether the view's content can be read as the old snapshot.
     """
     changed = frozenset(n for n, s in sources.items() if s.changed)
     telling = frozenset(n for n in changed if sources[n].reason is None)
@@ -86,7 +89,7 @@ def space(
     sizes = Sizes(memo, model, sources)
     for candidate in kept:
         keep(memo, candidate)
-    if memo.tvrs[root].props.changed:
+    if result and memo.tvrs[root].props.changed:
         keep_result(memo, root)
     explored = explore(memo, rules, budget)
     facts, base_rows = estimate(sizes, root, {c.name: c.tvr for c in possible}, measured or {})

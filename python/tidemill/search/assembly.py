@@ -1,0 +1,154 @@
+"""Puts the steps of a run together: lowers what was chosen, state by state, and has later steps read what earlier ones
+wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from tidemill.memo.memo import Expression
+from tidemill.plan.ops import Empty, Filter, Join, KeyFilter, Negate, Pad, Project, Scan, Sum, Union, Unsign
+from tidemill.plan.query import Query
+from tidemill.search.costing import CostModel
+from tidemill.search.explain import document, text
+from tidemill.search.extract import Extractor
+from tidemill.search.inspect import is_net, unable, view_keys
+from tidemill.search.join_order import BROADCAST_ROWS
+from tidemill.search.lower import COUNT_FIELD, Lowerer, NotComputableError
+from tidemill.search.lowered import Lowered, Staged
+from tidemill.search.run_plan import RunPlan, StateSpec, Step
+from tidemill.search.seed import CORE, Candidate, advance, base
+from tidemill.search.space import Space
+from tidemill.tvr.form import SNAPSHOT
+
+RECOMPUTE = "recompute"
+
+
+class Assembly:
+    """The steps of a run as they come together; what one step writes, later ones read."""
+
+    def __init__(self, query: Query, model: CostModel, found: Space, extractor: Extractor) -> None:
+        self.found = found
+        self.steps: list[Step] = []
+        self._query = query
+        self._model = model
+        self._extractor = extractor
+        self._used: list[tuple[int, Expression]] = []
+        self._staged: dict[int, Staged] = {}
+        self._specs: list[StateSpec] = []
+        self._saves: dict[int, str] = {}
+        self._cost = 0.0
+
+    def base(self, candidate: Candidate) -> None:
+        """A state is made anew, as of the end of the run, from anything but itself."""
+        memo = self.found.memo
+        group = base(memo, candidate)
+        free = self._extractor
+        if free.best(group) is None:
+            # What an incremental run must not compute from the sources below a limit, making its state anew must.
+            free = Extractor(memo, self._model, self.found.facts)
+        lowered, rows = self.lower(group, net=False, extractor=free)
+        if candidate.partial is None:
+            lowered = Lowerer(memo, free, self._staged, self.found.base_rows).signed(lowered)
+        self._write(candidate, "base", group, lowered, rows)
+
+    def advance(self, candidate: Candidate) -> bool:
+        """A state is followed through the run; False if it cannot be, and has to be given up."""
+        memo = self.found.memo
+        if memo.tvrs[candidate.tvr].props.changed:
+            group = advance(memo, candidate)
+            try:
+                lowered, rows = self.lower(group, net=candidate.partial is None)
+            except NotComputableError:
+                return False
+            self._write(candidate, "segment", group, lowered, rows)
+        else:
+            self._specs.append(_spec(candidate, self.found))
+        return True
+
+    def _write(self, candidate: Candidate, mode: str, group: int, lowered: Lowered, rows: float) -> None:
+        self.steps.append(_state_step(candidate, mode, lowered, rows))
+        # Each row of a base counts 1: who reads it as the snapshot need not look at the counts.
+        columns = tuple((c, f) for c, f, _ in candidate.scan.columns)
+        signed = mode == "segment" and lowered.count is not None
+        self._staged[self.found.memo.find(group)] = Staged(self.steps[-1].name, columns, signed)
+        self._saves[self.found.memo.find(group)] = candidate.name
+        self._extractor.stage(group)
+        self._specs.append(_spec(candidate, self.found))
+
+    def delta(self, change: int) -> None:
+        """The view's signed change, net; none where nothing below it has changed and a state alone is made anew."""
+        if self.found.memo.tvrs[self.found.root].props.changed:
+            lowered, rows = self.lower(change, net=True)
+        else:
+            columns = self.found.memo.tvrs[self.found.root].props.columns
+            lowerer = Lowerer(self.found.memo, self._extractor, self._staged, self.found.base_rows)
+            lowered, rows = lowerer.leaf(Empty(columns, signed=True)), 0.0
+        assert lowered.count is not None
+        fields = (*self._query.output, (lowered.count, COUNT_FIELD))
+        self.steps.append(Step("delta", "delta", None, None, lowered.node, fields, rows))
+
+    def result(self) -> None:
+        """The whole content."""
+        group = self.found.memo.moment(self.found.root, SNAPSHOT, old=False)
+        if self._extractor.cost(group) == inf:
+            raise NotComputableError(unable(self.found, self._extractor))
+        lowered, rows = self.lower(group, net=False)
+        output = tuple(self._query.output)
+        self.steps.append(Step("result", "result", None, None, lowered.node, output, rows))
+
+    def lower(self, group: int, *, net: bool, extractor: Extractor | None = None) -> tuple[Lowered, float]:
+        """A group's plan, and how many rows its largest shuffle takes."""
+        chosen = extractor or self._extractor
+        self._cost += chosen.cost(group)
+        lowerer = Lowerer(self.found.memo, chosen, self._staged, self.found.base_rows)
+        lowered = lowerer.group(group)
+        if net and not is_net(self.found, chosen, group):
+            lowered = lowerer.net(lowered)
+        self._used.extend(u for u in lowerer.used if u not in self._used)
+        return lowered, max((_shuffled(chosen, e) for _, e in lowerer.used), default=0.0)
+
+    def plan(self, kind: str, reason: str | None, alternatives: Sequence[tuple[tuple[str, ...], float]]) -> RunPlan:
+        """The run as it stands; `alternatives`: methods and costs of plans that lost."""
+        found, specs = self.found, self._specs
+        packs = {e.pack for _, e in self._used} - {CORE}
+        methods = (RECOMPUTE,) if kind == "FULL" else tuple(sorted(packs))
+        explained = document(
+            found, self._extractor, self._used, self._saves, methods, specs, self._cost, kind, reason, alternatives
+        )
+        return RunPlan(
+            kind=kind,
+            reason=reason,
+            steps=tuple(self.steps),
+            methods=methods,
+            estimated=self._cost,
+            keys=view_keys(self._query, found),
+            states=tuple(specs),
+            explain=explained,
+            text=text(found, explained),
+        )
+
+
+def _shuffled(extractor: Extractor, e: Expression) -> float:
+    """Rows that Spark may have to shuffle for an expression; a small side of a join is broadcast instead."""
+    if not e.inputs or isinstance(e.op, Scan | Filter | Project | Union | Sum | Negate | Pad | Unsign):
+        return 0.0
+    rows = [extractor.rows(i) for i in e.inputs]
+    if isinstance(e.op, Join | KeyFilter) and min(rows) <= BROADCAST_ROWS:
+        return 0.0
+    return float(sum(rows))
+
+
+def _state_step(candidate: Candidate, mode: str, lowered: Lowered, rows: float) -> Step:
+    columns = [(c, f) for c, f, _ in candidate.scan.columns]
+    if lowered.count is not None:
+        columns.append((lowered.count, COUNT_FIELD))
+    return Step(f"{mode} of {candidate.name}", "state", candidate.name, mode, lowered.node, tuple(columns), rows)
+
+
+def _spec(candidate: Candidate, found: Space) -> StateSpec:
+    fields = [(f, t) for _, f, t in candidate.scan.columns]
+    if candidate.partial is None:
+        fields.append((COUNT_FIELD, "long"))
+    op, _ = found.memo.tvrs[candidate.tvr].expressions[0]
+    return StateSpec(candidate.name, candidate.kind.name, tuple(fields), type(op).__name__.lower())

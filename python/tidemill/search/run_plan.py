@@ -1,0 +1,60 @@
+"""What planning a run gives: its steps in order, the states it keeps, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidemill.search.wire import Wire
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to execute and write: a state's base or segment, the signed delta, or the whole result.
+
+    `rows`: how many its largest shuffle is estimated to take.
+    """
+
+    name: str
+    target: str
+    state: str | None
+    mode: str | None
+    plan: Wire
+    columns: tuple[tuple[int, str], ...]
+    rows: float
+
+
+@dataclass(frozen=True, slots=True)
+class StateSpec:
+    """A state kept after the run; columns as (field, type)."""
+
+    name: str
+    form: str
+    columns: tuple[tuple[str, str], ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """A run, ready to be bound to positions. `estimated` in CPU milliseconds; `explain` as sql.md's JSON document."""
+
+    kind: str
+    reason: str | None
+    steps: tuple[Step, ...]
+    methods: tuple[str, ...]
+    estimated: float
+    keys: tuple[str, ...] | None
+    states: tuple[StateSpec, ...]
+    explain: Mapping[str, Any]
+    text: str
+
+
+def read_by(steps: Collection[Step]) -> frozenset[str]:
+    """The kinds of leaves that steps read."""
+
+    def leaves(node: Wire) -> frozenset[str]:
+        inputs = node.get("inputs", ())
+        return frozenset().union(*map(leaves, inputs)) if inputs else frozenset({str(node["op"])})
+
+    return frozenset().union(*(leaves(s.plan) for s in steps))
