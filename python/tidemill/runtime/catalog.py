@@ -10,7 +10,14 @@ from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 
 VIEW_PROPERTY = "tidemill.view"
+KEEP_FILES = "tidemill.keepFiles"
+"""Property of an entry whose files DROP leaves alone whatever the definition says: it was attached by LOCATION."""
+OURS = (VIEW_PROPERTY, KEEP_FILES)
 SESSION_CATALOG = "spark_catalog"
+
+
+class UndecidedError(Exception):
+    """Nobody knows whether an operation was carried out: what depends on it must not be removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +83,50 @@ def create_entry(
     properties: Mapping[str, str],
     comment: str | None,
 ) -> None:
-    """Makes the entry of a view; `schema` is a StructType in JSON.  Fails as Spark does if the name is taken."""
-    jvm.invoke(
-        "catalog",
-        {
-            "do": "create_table",
-            "name": list(qualified),
-            "location": location,
-            "schema": schema,
-            "provider": "parquet",
-            "properties": {**properties, VIEW_PROPERTY: view_id},
-            "comment": comment,
-        },
-    )
+    """Makes the entry of a view; `schema` is a StructType in JSON.  Fails as Spark does if the name is taken.
+
+    An answer that got lost is looked up. Raises `UndecidedError` if not even that is possible.
+    """
+    request = {
+        "do": "create_table",
+        "name": list(qualified),
+        "location": location,
+        "schema": schema,
+        "provider": "parquet",
+        "properties": {**properties, VIEW_PROPERTY: view_id},
+        "comment": comment,
+    }
+    try:
+        jvm.invoke("catalog", request)
+    except Exception as failure:
+        try:
+            found = lookup(jvm, qualified)
+        except Exception as second:
+            raise UndecidedError(f"whether {'.'.join(qualified)} is in the catalog: {failure}") from second
+        if found is None or found.properties.get(VIEW_PROPERTY) != view_id:
+            raise
+
+
+def alter_entry(
+    jvm: Jvm,
+    qualified: Sequence[str],
+    properties: Mapping[str, str],
+    comment: str | None,
+    schema: Mapping[str, Any] | None,
+) -> None:
+    """Gives the entry of a view these properties, this comment and (None: leave it) this StructType in JSON."""
+    entry = lookup(jvm, qualified)
+    kept = {k: v for k, v in (entry.properties if entry else {}).items() if k in OURS}
+    request: dict[str, Any] = {"do": "alter_table", "name": list(qualified), "comment": comment}
+    request["properties"] = {**properties, **kept}
+    if schema is not None:
+        request["schema"] = schema
+    jvm.invoke("catalog", request)
+
+
+def rename_entry(jvm: Jvm, qualified: Sequence[str], to: Sequence[str]) -> None:
+    """Gives the entry another name in its database."""
+    jvm.invoke("catalog", {"do": "rename_table", "name": list(qualified), "to": list(to)})
 
 
 def drop_entry(jvm: Jvm, qualified: Sequence[str]) -> None:

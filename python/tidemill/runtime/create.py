@@ -1,26 +1,27 @@
 """CREATE INCREMENTAL VIEW: check, fill, commit, publish; the catalog entry comes last.
 
-Whatever fails on the way, nothing is left: no file, no folder that was not there before, no catalog entry.
+Whatever fails on the way, nothing is left: no file, no folder that was not there before, no catalog entry. Where the
+location holds the same view already, that one is attached instead; OR REPLACE switches a view that exists.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
-from tidemill.runtime import analysis, catalog, planning, running, sessions
-from tidemill.runtime.definition import VIEW_FILE, Definition, ViewColumn
+from tidemill.runtime import attach, catalog, planning, running, sessions
+from tidemill.runtime.definition import VIEW_FILE, Definition
+from tidemill.runtime.draft import Draft, drafted, schema_of
 from tidemill.runtime.files import Files, child
+from tidemill.runtime.replace import replace_view
 from tidemill.runtime.running import Occasion
 from tidemill.runtime.views import View
-from tidemill.sql.not_yet import not_in_effect
-from tidemill.sql.statements import Create, to_json
+from tidemill.sql.statements import Create
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Place:
     owned: bool
 
 
-def create(jvm: Jvm, statement: Create, sql: str, warnings: list[str]) -> list[list[Any]]:
+def create(jvm: Jvm, statement: Create, sql: str, warnings: list[str]) -> list[list[object]]:
     """Creates the view, and fills it unless INITIALIZE DEFERRED.
 
     Raises TIDEMILL_CATALOG_UNSUPPORTED, TIDEMILL_ALREADY_EXISTS, TIDEMILL_LOCATION_NOT_EMPTY,
@@ -42,44 +43,34 @@ def create(jvm: Jvm, statement: Create, sql: str, warnings: list[str]) -> list[l
     if (found := catalog.lookup(jvm, name)) is not None:
         if statement.if_not_exists and found.is_view:
             return []
+        if statement.or_replace and found.is_view:
+            replace_view(jvm, found, statement, sql, warnings)
+            return []
         raise TidemillError("TIDEMILL_ALREADY_EXISTS", {"view": ".".join(name), "object": found.what})
     files = Files(jvm)
-    place = _place(jvm, files, name, statement.location)
-    captured = jvm.invoke("settings", {})
-    working = sessions.working(jvm, captured["confs"])
-    assert isinstance(statement.query, str), "the iterative form is refused by the parser"
-    with analysis.analysed(working, statement.query, captured["catalog"], captured["namespace"]) as analysed:
-        analysis.check_findings(analysed, statement.policy)
-        columns = _columns(statement, analysed, name)
-        document = {**analysed, "output": [[c, v.name] for (c, _), v in zip(analysed["output"], columns, strict=True)]}
+    location = files.qualify(statement.location or catalog.default_location(jvm, name))
+    if files.exists(child(location, VIEW_FILE)) and attach.attach(jvm, files, location, name, statement, warnings):
+        return []
+    place = _place(files, name, location, owned=statement.location is None)
+    with drafted(jvm, statement, name) as draft:
         definition = Definition(
             id=uuid.uuid4().hex,
             name=name,
-            statement=to_json(statement),
             text=sql,
-            query=statement.query,
-            settings=captured["confs"],
-            catalog=captured["catalog"],
-            namespace=tuple(captured["namespace"]),
-            columns=columns,
-            query_columns=tuple(n for _, n in analysed["output"]),
-            sources=tuple(analysed["sources"]),
-            functions=analysis.functions(analysed),
-            order_dropped=bool(analysed.get("order_dropped")),
-            time_dependent=bool(analysed["findings"].get("time_dependent")),
             owns_files=place.owned,
             created_at=time.time_ns() // 1000,
             location=place.location,
+            **draft.fields(),
         )
-        warnings += _warnings(statement, definition)
-        _make(jvm, working, files, definition, document)
+        warnings += draft.warnings()
+        _make(jvm, files, definition, draft)
     return []
 
 
-def _make(jvm: Jvm, working: Jvm, files: Files, definition: Definition, document: Mapping[str, Any]) -> None:
+def _make(jvm: Jvm, files: Files, definition: Definition, draft: Draft) -> None:
     view = View(definition, files)
     create = definition.create
-    situation = planning.survey(working, document, None, create.policy, sessions.planner_settings(jvm))
+    situation = planning.survey(draft.working, draft.document, None, create.policy, sessions.planner_settings(jvm))
     plan = planning.plan(situation, "FIRST")
     planning.check_policy(situation, plan)
     with _nothing_left(files, definition.location):
@@ -88,10 +79,15 @@ def _make(jvm: Jvm, working: Jvm, files: Files, definition: Definition, document
             raise _TakenError(definition)
         if not create.deferred:
             occasion = Occasion.now(len(create.schedule), "CREATE")
-            view.publish(running.run_with_output(working, view, situation, plan, occasion))
-        schema = {"type": "struct", "fields": [_field(c) for c in definition.columns]}
+            view.publish(running.run_with_output(draft.working, view, situation, plan, occasion))
         catalog.create_entry(
-            jvm, definition.name, definition.location, schema, definition.id, dict(create.properties), create.comment
+            jvm,
+            definition.name,
+            definition.location,
+            schema_of(definition.columns),
+            definition.id,
+            dict(create.properties),
+            create.comment,
         )
 
 
@@ -108,7 +104,7 @@ def _nothing_left(files: Files, location: str) -> Iterator[None]:
     root = _first_missing(files, location)
     try:
         yield
-    except _TakenError:
+    except (_TakenError, catalog.UndecidedError):
         raise
     except BaseException as error:
         try:
@@ -127,61 +123,12 @@ def _first_missing(files: Files, location: str) -> str | None:
     return missing
 
 
-def _place(jvm: Jvm, files: Files, name: Sequence[str], wanted: str | None) -> Place:
-    location = files.qualify(wanted if wanted is not None else catalog.default_location(jvm, name))
+def _place(files: Files, name: Sequence[str], location: str, *, owned: bool) -> Place:
     if files.list(location) or (files.exists(location) and not _is_folder(files, location)):
-        if files.exists(child(location, VIEW_FILE)):
-            raise TidemillError(
-                "TIDEMILL_NOT_YET",
-                {
-                    "clause": "LOCATION of an existing view",
-                    "detail": f"{location} holds an incremental view; attaching it again comes later.",
-                },
-            )
         raise TidemillError("TIDEMILL_LOCATION_NOT_EMPTY", {"view": ".".join(name), "location": location})
-    return Place(location, owned=wanted is None)
+    return Place(location, owned)
 
 
 def _is_folder(files: Files, location: str) -> bool:
     parent, _, last = location.rstrip("/").rpartition("/")
     return any(s.folder for s in files.list(parent) if s.name == last)
-
-
-def _columns(statement: Create, document: analysis.Document, name: Sequence[str]) -> tuple[ViewColumn, ...]:
-    types = analysis.column_types(document)
-    output = document["output"]
-    if statement.columns and len(statement.columns) != len(output):
-        raise TidemillError(
-            "TIDEMILL_COLUMN_MISMATCH",
-            {"view": ".".join(name), "expected": len(statement.columns), "actual": len(output)},
-        )
-    given = statement.columns or [None] * len(output)
-    columns = tuple(
-        ViewColumn(c.name if c else n, types[i], c.comment if c else None)
-        for (i, n), c in zip(output, given, strict=True)
-    )
-    seen: set[str] = set()
-    for column in columns:
-        # Parquet files of a view are read in sessions of either case sensitivity.
-        if column.name.lower() in seen:
-            raise TidemillError("COLUMN_ALREADY_EXISTS", {"columnName": f"`{column.name}`"})
-        seen.add(column.name.lower())
-    return columns
-
-
-def _field(column: ViewColumn) -> dict[str, Any]:
-    metadata = {"comment": column.comment} if column.comment is not None else {}
-    # A refresh may bring the first NULL: a stored column is always nullable.
-    return {"name": column.name, "type": column.type, "nullable": True, "metadata": metadata}
-
-
-def _warnings(statement: Create, definition: Definition) -> Iterator[str]:
-    for clause, text in not_in_effect(statement):
-        yield f"{definition.qualified}: {clause} is not in effect. {text}"
-    for function in definition.functions:
-        yield (
-            f"{definition.qualified} uses the function {function}, which exists in this session only: a refresh in a"
-            " session without it will fail."
-        )
-    if definition.order_dropped:
-        yield f"{definition.qualified}: a stored view has no order; the ORDER BY at its end is left out."

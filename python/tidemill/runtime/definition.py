@@ -1,6 +1,11 @@
-"""The definition of a view: what CREATE fixed for its life, kept as `<location>/_tidemill/view.json`.
+"""The definition of a view: what CREATE, OR REPLACE or ALTER ... AS fixed, and what ALTER has amended since.
 
-The truth about a view lies under its location; the catalog entry only points there (design 9a.8).
+The truth about a view lies under its location; the catalog entry only points there (design 9a.8). Definitions are
+numbered from 0, each a file of its own that never changes: `_tidemill/view.json`, then
+`_tidemill/definition/<number>.json`. Which one counts is said by the newest entry of the log, so that a query and its
+content change in one commit. Amendments (schedule, policy, comment, properties, suspended) are the actions of ALTER,
+one file each, `_tidemill/amendments/<number>.json`; they apply in the order of their numbers to the definition that is
+in force, except those that it had already taken in when it was made.
 """
 
 from __future__ import annotations
@@ -11,10 +16,25 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tidemill.runtime.wire import Type
-from tidemill.sql.statements import Create, from_json
+from tidemill.sql.statements import (
+    Action,
+    Create,
+    Resume,
+    SetComment,
+    SetPolicy,
+    SetProperties,
+    SetSchedule,
+    Suspend,
+    UnsetProperties,
+    from_json,
+)
 
 FORMAT = 1
 VIEW_FILE = "_tidemill/view.json"
+DEFINITIONS = "_tidemill/definition"
+AMENDMENTS = "_tidemill/amendments"
+DROPPING = "_tidemill/dropping"
+"""Made by DROP before the catalog entry goes; the files below it are then nobody's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +55,9 @@ class Definition:
     `query_columns`: names of the query's own output, in the order of `columns`. `sources`: the source entries of the
     query document as CREATE saw them. `functions`: fingerprints of session functions by name. `order_dropped`: a
     top-level ORDER BY that a stored bag cannot keep. `time_dependent`: the query reads the current time.
-    `owns_files`: created without LOCATION, so that DROP removes the files.
+    `owns_files`: created without LOCATION, so that DROP removes the files. `number`: of the definition.
+    `takes_in`: how many amendments it had taken in. `amendments`: those that came after, in order; not part of the
+    file.
     """
 
     id: str
@@ -55,6 +77,9 @@ class Definition:
     owns_files: bool
     created_at: int
     location: str
+    number: int = 0
+    takes_in: int = 0
+    amendments: tuple[Action, ...] = ()
 
     @property
     def qualified(self) -> str:
@@ -63,13 +88,28 @@ class Definition:
 
     @property
     def create(self) -> Create:
-        """The CREATE statement."""
+        """The CREATE statement, with what ALTER has amended."""
         statement = from_json(self.statement)
         assert isinstance(statement, Create)
+        for action in self.amendments:
+            statement = amended(statement, action)
         return statement
 
+    @property
+    def suspended(self) -> bool:
+        """Whether the last of SUSPEND and RESUME was SUSPEND."""
+        switches = [a for a in self.amendments if isinstance(a, Suspend | Resume)]
+        return bool(switches) and isinstance(switches[-1], Suspend)
+
+    @property
+    def file(self) -> str:
+        """The definition's file, below the location."""
+        return VIEW_FILE if self.number == 0 else definition_file(self.number)
+
     def to_json(self) -> str:
-        return json.dumps({"format": FORMAT, **asdict(self)}, ensure_ascii=False, indent=1)
+        data = asdict(self)
+        del data["amendments"]
+        return json.dumps({"format": FORMAT, **data}, ensure_ascii=False, indent=1)
 
     @staticmethod
     def from_json(text: str, location: str) -> Definition:
@@ -91,3 +131,29 @@ class Definition:
             sources=tuple(definition.sources),
             location=location,
         )
+
+
+def definition_file(number: int) -> str:
+    """The file of a definition that is not the first."""
+    return f"{DEFINITIONS}/{number:020d}.json"
+
+
+def amended(create: Create, action: Action) -> Create:
+    """A CREATE statement as an action of ALTER changes it; actions on other things leave it as it is.
+
+    >>> amended(Create(("v",), (), "SELECT 1", properties=(("a", "1"),)), SetProperties((("b", "2"),))).properties
+    (('a', '1'), ('b', '2'))
+    """
+    match action:
+        case SetSchedule(schedule):
+            return replace(create, schedule=schedule)
+        case SetPolicy(policy):
+            return replace(create, policy=policy)
+        case SetComment(comment):
+            return replace(create, comment=comment)
+        case SetProperties(properties):
+            return replace(create, properties=tuple({**dict(create.properties), **dict(properties)}.items()))
+        case UnsetProperties(keys):
+            return replace(create, properties=tuple((k, v) for k, v in create.properties if k not in keys))
+        case _:
+            return create

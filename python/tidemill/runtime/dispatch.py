@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
+from tidemill.runtime.alter import alter
 from tidemill.runtime.create import create
 from tidemill.runtime.describe import describe
 from tidemill.runtime.drop import drop
 from tidemill.runtime.explain import explain
 from tidemill.runtime.refresh import refresh
 from tidemill.runtime.show import show_create, show_refreshes, show_views
+from tidemill.runtime.vacuum import vacuum
 from tidemill.runtime.verify import verify
 from tidemill.sql.statements import Statement, from_json
 
@@ -33,12 +35,14 @@ Handler = Callable[[Jvm, Any, str, list[str]], Rows]
 HANDLERS: Mapping[str, Handler] = {
     "create": create,
     "refresh": refresh,
+    "vacuum": vacuum,
     "verify": verify,
     "explain": explain,
     "show_views": show_views,
     "show_refreshes": show_refreshes,
     "show_create": show_create,
     "describe": describe,
+    "alter": alter,
     "drop": drop,
 }
 

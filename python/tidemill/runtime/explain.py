@@ -10,7 +10,7 @@ from typing import Any
 from tidemill.bridge.jvm import Jvm
 from tidemill.runtime import analysis, planning, sessions, views
 from tidemill.runtime.planning import Situation
-from tidemill.search.planner import RunPlan
+from tidemill.search.run_plan import RunPlan
 from tidemill.sql.statements import Create, Explain, OnDemand, Point
 
 

@@ -77,6 +77,11 @@ class Log(Generic[E]):
         newest_first = self.runs()[::-1]
         return self.read_all(newest_first if limit is None else newest_first[:limit])
 
+    def newest_first(self) -> Iterator[E]:
+        """All entries from the newest on, read one by one as they are asked for."""
+        for run in self.runs()[::-1]:
+            yield self.read(run)
+
     def commit(self, entry: E) -> None:
         """Makes the run visible.  Raises TIDEMILL_CONCURRENT_REFRESH, leaving nothing, if its number is taken."""
         mark = uuid.uuid4().hex[:8]
@@ -96,8 +101,20 @@ class Log(Generic[E]):
         if not committed:
             raise TidemillError("TIDEMILL_CONCURRENT_REFRESH", {"view": self._view})
 
+    def holds(self, entry: E) -> bool:
+        """Whether exactly this entry was committed: to be asked when the answer of `commit` got lost."""
+        try:
+            found = self.read(entry.run)
+        except KeyError:
+            return False
+        return _text(found) == _text(entry)
+
     def _path(self, run: int) -> str:
         return child(self._folder, f"{run:020d}.json")
+
+
+def _text(entry: Entry) -> str:
+    return json.dumps(entry.to_json(), sort_keys=True)
 
 
 def _parted(value: Any, prefix: str, beside: dict[str, str]) -> Any:

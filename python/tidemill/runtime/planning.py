@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,8 @@ from tidemill.plan.query import Query, read_query
 from tidemill.runtime import analysis
 from tidemill.runtime.history import RunRow
 from tidemill.runtime.record import Record, SourceAt, StoredState
-from tidemill.search.planner import PlanRequest, RunPlan, plan_run
+from tidemill.search.planner import PlanRequest, plan_run
+from tidemill.search.run_plan import RunPlan
 from tidemill.settings import PlannerSettings
 from tidemill.sources.registry import describe_position, pin, tells_changes
 
@@ -155,8 +156,12 @@ def survey(
     )
 
 
-def plan(situation: Situation, full_reason: str | None) -> RunPlan:
+def plan(
+    situation: Situation, full_reason: str | None, lost: Collection[str] = (), refill: str | None = None
+) -> RunPlan:
     """The plan of a run with output; `full_reason` forces a full one.
+
+    `lost`: states that cannot be read and are to be made anew. `refill`: why the content cannot be built upon.
 
     Raises TIDEMILL_NOT_INCREMENTAL under STRICT if the run would be full for a reason in the data, and under
     INCREMENTAL and STRICT if an operator has no rule.
@@ -168,11 +173,13 @@ def plan(situation: Situation, full_reason: str | None) -> RunPlan:
             query=situation.query,
             policy=situation.policy,
             sources=situation.changes,
-            states=frozenset(head.states) if head is not None and not first else frozenset(),
+            states=frozenset(head.states) - frozenset(lost) if head is not None and not first else frozenset(),
             state_rows={n: float(s.rows) for n, s in head.states.items() if s.files} if head is not None else {},
             first=first,
             full_reason=full_reason,
             settings=situation.settings,
+            lost=frozenset(lost),
+            refill=refill,
         )
     )
     code = (run.reason or "").split(":")[0]

@@ -50,7 +50,8 @@ class Record:
     had) and when it ended (epoch microseconds); None as long as the view is not filled. `sources`: positions that
     states and content stand at. `fingerprint`: of the query as analysed. `functions`: fingerprints of the session
     functions. `keys`: output columns that are a key of the content, None if it is a bag. `delta`: files of the signed
-    change of the content by this run, None if it was not computed (a full run).
+    change of the content by this run, None if it was not computed (a full run). `definition`: number of the view's
+    definition that the content stands for.
     """
 
     run: int
@@ -64,6 +65,7 @@ class Record:
     functions: Mapping[str, str] = field(default_factory=dict)
     keys: tuple[str, ...] | None = None
     delta: tuple[File, ...] | None = None
+    definition: int = 0
 
     @property
     def filled(self) -> bool:
@@ -89,6 +91,7 @@ class Record:
             "delta": None if self.delta is None else [dict(f) for f in self.delta],
             "states": {name: asdict(s) for name, s in self.states.items()},
             "sources": [asdict(s) for s in self.sources],
+            "definition": self.definition,
             "fingerprint": self.fingerprint,
             "functions": dict(self.functions),
             "keys": None if self.keys is None else list(self.keys),
@@ -117,4 +120,5 @@ class Record:
             functions=data["functions"],
             keys=None if data["keys"] is None else tuple(data["keys"]),
             delta=None if data["delta"] is None else tuple(data["delta"]),
+            definition=data["definition"],
         )

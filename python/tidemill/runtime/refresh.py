@@ -11,7 +11,7 @@ from tidemill.runtime import analysis, planning, running, sessions, views
 from tidemill.runtime.history import RunRow
 from tidemill.runtime.planning import Situation
 from tidemill.runtime.running import Occasion
-from tidemill.runtime.views import View
+from tidemill.runtime.views import Lost, View
 from tidemill.sql.statements import Refresh
 
 
@@ -43,7 +43,8 @@ def run(jvm: Jvm, view: View, occasion: Occasion, full: bool, with_output: bool,
         situation = planning.survey(
             working, document, view.head, definition.create.policy, sessions.planner_settings(jvm)
         )
-        if situation.idle and not full:
+        lost = view.lost() if situation.head is not None else Lost(None, {})
+        if situation.idle and not (full or lost.content or lost.states):
             return _no_data(view, situation, occasion)
         if not with_output:
             if dry:
@@ -51,8 +52,8 @@ def run(jvm: Jvm, view: View, occasion: Occasion, full: bool, with_output: bool,
             record = running.run_without_output(view, situation, occasion)
             view.publish(record)
             return record.row
-        reason = planning.forced(situation, full) or view.lost_files()
-        plan = planning.plan(situation, reason)
+        refill = f"STATE_LOST: {lost.content} is gone" if lost.content is not None else None
+        plan = planning.plan(situation, planning.forced(situation, full), lost.states, refill)
         if dry:
             row = running.row_of(view, occasion, plan.kind, situation)
             return replace(row, reason=plan.reason, methods=tuple(plan.methods), estimated_cost=float(plan.estimated))

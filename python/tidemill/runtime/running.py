@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tidemill.bridge.jvm import Jvm
-from tidemill.runtime import metrics, sessions, wire
+from tidemill.errors import TidemillError
+from tidemill.runtime import leases, metrics, sessions, wire, writers
 from tidemill.runtime.apply import Delta, ResultColumn, apply_delta
 from tidemill.runtime.binder import Binder
 from tidemill.runtime.execution import Execution, Work, Written
@@ -20,7 +22,7 @@ from tidemill.runtime.record import File, Record, StoredState
 from tidemill.runtime.stage import Stage
 from tidemill.runtime.views import View
 from tidemill.runtime.wire import COUNT
-from tidemill.search.planner import RunPlan, Step
+from tidemill.search.run_plan import RunPlan, Step
 
 BYTES_OF_A_ROW = 50
 """In a Parquet file, roughly."""
@@ -61,11 +63,29 @@ def run_with_output(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, o
     Raises TIDEMILL_CONCURRENT_REFRESH if another run committed first; whatever is raised, the run's files are gone.
     """
     number = view.next_run
-    with Stage(view.files, view.location, number) as stage:
+    with writers.writing(view.files, view.location), Stage(view.files, view.location, number) as stage:
         record = _executed(jvm, view, situation, plan, occasion, stage, number)
-        view.log.commit(record)
-        stage.keep()
+        _commit(view, record, stage)
+    leases.renew(view, record)
     return record
+
+
+def _commit(view: View, record: Record, stage: Stage) -> None:
+    """Commits a run and keeps its files.  While nobody knows whether it was committed, its files stay: VACUUM finds
+    them if it was not.
+    """
+    try:
+        view.log.commit(record)
+    except TidemillError:  # the number was taken: nothing of this run is committed
+        raise
+    except BaseException:
+        stage.keep()
+        with suppress(Exception):
+            if view.log.holds(record):
+                return  # only the answer got lost
+            stage.give_up()
+        raise
+    stage.keep()
 
 
 def run_without_output(view: View, situation: Situation, occasion: Occasion) -> Record:
@@ -158,6 +178,7 @@ def _executed(
         functions=situation.functions,
         keys=tuple(plan.keys) if plan.keys else None,
         delta=delta_files,
+        definition=view.definition.number,
     )
 
 

@@ -50,5 +50,6 @@ def show_create(jvm: Jvm, statement: ShowCreate, sql: str, warnings: list[str]) 
     view = views.find(jvm, statement.name)
     create = view.definition.create
     columns = tuple(Column(c.name, c.comment) for c in view.definition.columns) if create.columns else ()
-    text = create_text(replace(create, name=view.definition.name, columns=columns, if_not_exists=False))
+    named = replace(create, name=view.definition.name, columns=columns)
+    text = create_text(replace(named, if_not_exists=False, or_replace=False))
     return [[text]]

@@ -60,6 +60,10 @@ class Stage:
         """The run has committed: its folders stay."""
         self._kept = True
 
+    def give_up(self) -> None:
+        """The run has not committed after all: its folders go."""
+        self._kept = False
+
     def discard(self) -> None:
         """Removes what was written so far."""
         self._files.delete(self._written)

@@ -13,7 +13,6 @@ from tidemill.sql.statements import AtTime, Create
 
 # Clause -> what to do instead; full sentences.
 NOT_YET: Mapping[str, str] = {
-    "OR REPLACE": "Drop the view and create it again.",
     "USING other than parquet": "Use USING parquet, or leave the clause out.",
     "PARTITIONED BY": "Leave the clause out.",
     "FINAL WORK": "Leave the clause out.",
@@ -31,20 +30,10 @@ NOT_YET: Mapping[str, str] = {
     "EXPLAIN INCREMENTAL STATE": "Use EXPLAIN INCREMENTAL PLAN or JSON.",
     "EXPLAIN INCREMENTAL MEMO": "Use EXPLAIN INCREMENTAL PLAN or JSON.",
     "EXPLAIN INCREMENTAL DOT": "Use EXPLAIN INCREMENTAL PLAN or JSON.",
-    "ALTER INCREMENTAL VIEW ... SET SCHEDULE": "Drop the view and create it again.",
     "ALTER INCREMENTAL VIEW ... SET FINAL WORK": "Drop the view and create it again.",
     "ALTER INCREMENTAL VIEW ... SET TOTAL WORK": "Drop the view and create it again.",
     "ALTER INCREMENTAL VIEW ... SET STATE BUDGET": "Drop the view and create it again.",
     "ALTER INCREMENTAL VIEW ... SET EXPECT": "Drop the view and create it again.",
-    "ALTER INCREMENTAL VIEW ... SET REFRESH POLICY": "Drop the view and create it again.",
-    "ALTER INCREMENTAL VIEW ... SET TBLPROPERTIES": "Drop the view and create it again.",
-    "ALTER INCREMENTAL VIEW ... SET COMMENT": "Drop the view and create it again.",
-    "ALTER INCREMENTAL VIEW ... UNSET TBLPROPERTIES": "Drop the view and create it again.",
-    "ALTER INCREMENTAL VIEW ... AS": "Drop the view and create it again.",
-    "ALTER INCREMENTAL VIEW ... RENAME TO": "Drop the view and create it again.",
-    "ALTER INCREMENTAL VIEW ... SUSPEND": "Nothing fires a view by itself yet, so there is nothing to suspend.",
-    "ALTER INCREMENTAL VIEW ... RESUME": "Nothing fires a view by itself yet, so there is nothing to resume.",
-    "VACUUM INCREMENTAL VIEW": "The files of all runs are kept.",
 }
 
 

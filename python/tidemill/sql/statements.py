@@ -336,15 +336,18 @@ _STATEMENTS: tuple[type[Any], ...] = (
     Vacuum,
     Drop,
 )
-_PARTS: tuple[type[Any], ...] = (
-    *(OnDemand, OnChange, AtTime, Every, Cron, AtProgress, Point, Column, WorkBound, Expectation, Iterate),
+_ACTIONS: tuple[type[Any], ...] = (
     *(SetSchedule, SetWork, SetStateBudget, SetExpect, SetPolicy, SetProperties, UnsetProperties, SetComment),
     *(SetQuery, RenameTo, Suspend, Resume),
+)
+_PARTS: tuple[type[Any], ...] = (
+    *(OnDemand, OnChange, AtTime, Every, Cron, AtProgress, Point, Column, WorkBound, Expectation, Iterate),
+    *_ACTIONS,
 )
 _CLASSES: Mapping[str, type[Any]] = {cls.kind: cls for cls in (*_STATEMENTS, *_PARTS)}
 
 
-def to_json(statement: Statement | Point | Expectation | WorkBound) -> dict[str, Any]:
+def to_json(statement: Statement | Action | Point | Expectation | WorkBound) -> dict[str, Any]:
     """The JSON object of a statement or of one of its parts."""
     encoded: dict[str, Any] = _encode(statement)
     return encoded
@@ -356,6 +359,14 @@ def from_json(document: Mapping[str, Any]) -> Statement:
     if not isinstance(statement, _STATEMENTS):
         raise ValueError(f"not a statement: {document.get('kind')!r}")
     return statement  # type: ignore[no-any-return]  # isinstance with a tuple of Any narrows to Any
+
+
+def action_from_json(document: Mapping[str, Any]) -> Action:
+    """The action of an ALTER statement; ValueError if it is none."""
+    action: Action = _decode(document)
+    if not isinstance(action, _ACTIONS):
+        raise ValueError(f"not an action of ALTER: {document.get('kind')!r}")
+    return action  # type: ignore[no-any-return]  # isinstance with a tuple of Any narrows to Any
 
 
 def _encode(value: Any) -> Any:

@@ -1,0 +1,99 @@
+"""CREATE where a view lies already: the catalog learns of it again, nothing that is there is computed again.
+
+That is a view whose entry was dropped, or whose catalog is gone; or what a CREATE that died has left behind.
+"""
+
+from __future__ import annotations
+
+from tidemill.bridge.jvm import Jvm
+from tidemill.errors import TidemillError
+from tidemill.runtime import analysis, catalog, planning, running, sessions, views, writers
+from tidemill.runtime.definition import DROPPING
+from tidemill.runtime.draft import Draft, drafted, schema_of
+from tidemill.runtime.files import Files, child
+from tidemill.runtime.running import Occasion
+from tidemill.runtime.views import View
+from tidemill.sql.statements import Action, Create, SetComment, SetPolicy, SetProperties, SetSchedule
+
+
+def attach(
+    jvm: Jvm, files: Files, location: str, name: tuple[str, ...], statement: Create, warnings: list[str]
+) -> bool:
+    """Makes the catalog entry of the view at the location; no Spark job runs, unless it was never filled.
+
+    Clauses that say how and when, not what, count as the statement has them. Where an unfinished CREATE of another
+    view, or an unfinished DROP, left its files, these are removed, and the answer is False. Raises
+    TIDEMILL_LOCATION_MISMATCH if query (as analysed), settings, columns or format are not those of the view.
+    """
+    if files.exists(child(location, DROPPING)):
+        files.delete([location])
+        return False
+    view = views.at_location(files, location, name)
+    assert view is not None, "the caller has seen the view's file"
+    with drafted(jvm, statement, name) as draft:
+        reason = _difference(view, draft)
+        if reason is not None:
+            abandoned = view.head is None and not view.definition.create.deferred
+            if abandoned and writers.live_since(files, location) is None:
+                files.delete([location])
+                return False
+            raise TidemillError("TIDEMILL_LOCATION_MISMATCH", {"location": location, "reason": reason})
+        warnings += draft.warnings()
+        for action in _amendments(view.definition.create, statement):
+            views.amend(view, action)
+        if view.head is None and not statement.deferred:
+            _fill(jvm, view, draft)
+        kept = {catalog.KEEP_FILES: "true"} if statement.location is not None else {}
+        catalog.create_entry(
+            jvm,
+            name,
+            location,
+            schema_of(view.definition.columns),
+            view.definition.id,
+            {**dict(statement.properties), **kept},
+            statement.comment,
+        )
+        view.publish_if_behind()
+    return True
+
+
+def _fill(jvm: Jvm, view: View, draft: Draft) -> None:
+    create = draft.statement
+    situation = planning.survey(draft.working, draft.document, None, create.policy, sessions.planner_settings(jvm))
+    plan = planning.plan(situation, "FIRST")
+    planning.check_policy(situation, plan)
+    occasion = Occasion.now(len(create.schedule), "CREATE")
+    view.publish(running.run_with_output(draft.working, view, situation, plan, occasion))
+
+
+def _difference(view: View, draft: Draft) -> str | None:
+    """In what the statement defines another view; None if it does not."""
+    old = view.definition
+    if (old.create.format or "parquet") != (draft.statement.format or "parquet"):
+        return f"its format is {old.create.format or 'parquet'}"
+    known, wanted = ([(c.name, c.type) for c in columns] for columns in (old.columns, draft.columns))
+    if [n for n, _ in known] != [n for n, _ in wanted]:
+        return f"its columns are {', '.join(n for n, _ in known)}"
+    for (column, type_), (_, other) in zip(known, wanted, strict=True):
+        if not analysis.same_type(type_, other):
+            return f"its column {column} is of type {analysis.type_text(type_)}"
+    for setting, value in old.settings.items():
+        now = draft.captured["confs"].get(setting)
+        if now != value:
+            return f"it was made with {setting}={value}, which is {now} now"
+    if view.head is not None and view.head.fingerprint:
+        return None if view.head.fingerprint == analysis.fingerprint(draft.document) else "its query is another one"
+    return None if old.query.split() == str(draft.statement.query).split() else "its query is another one"
+
+
+def _amendments(old: Create, new: Create) -> list[Action]:
+    found: list[Action] = []
+    if old.schedule != new.schedule:
+        found.append(SetSchedule(new.schedule))
+    if old.policy != new.policy:
+        found.append(SetPolicy(new.policy))
+    if new.comment is not None and old.comment != new.comment:
+        found.append(SetComment(new.comment))
+    if new.properties and dict(old.properties) != dict(new.properties):
+        found.append(SetProperties(new.properties))
+    return found

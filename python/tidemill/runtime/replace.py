@@ -1,0 +1,110 @@
+"""CREATE OR REPLACE of a view that exists, and ALTER ... AS: fill by the new query, then switch in one commit.
+
+Readers see the old content until the commit; a failure leaves the old view. States of the old query that the new one
+can use are brought up to date instead of being made anew: their names say what they are (design 9a.5).
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import replace
+
+from tidemill.bridge.jvm import Jvm
+from tidemill.errors import TidemillError
+from tidemill.runtime import catalog, planning, running, sessions, views
+from tidemill.runtime.catalog import Entry
+from tidemill.runtime.definition import DEFINITIONS, Definition
+from tidemill.runtime.draft import Draft, drafted, schema_of
+from tidemill.runtime.files import child
+from tidemill.runtime.planning import Situation
+from tidemill.runtime.running import Occasion
+from tidemill.runtime.views import View
+from tidemill.sql.statements import Create
+
+_NUMBERED = re.compile(r"^(\d{20})\.json$")
+
+
+def replace_view(jvm: Jvm, entry: Entry, statement: Create, sql: str, warnings: list[str]) -> None:
+    """CREATE OR REPLACE: location and history stay, everything else is as the statement says.
+
+    Raises as CREATE does, and TIDEMILL_LOCATION_MISMATCH if the statement names another location.
+    """
+    view = views.open_entry(jvm, entry)
+    if statement.location is not None and view.files.qualify(statement.location) != view.location:
+        raise TidemillError(
+            "TIDEMILL_LOCATION_MISMATCH",
+            {"location": statement.location, "reason": f"{'.'.join(entry.name)} lies at {view.location}"},
+        )
+    with drafted(jvm, statement, entry.name) as draft:
+        warnings += draft.warnings()
+        _switch(jvm, view, draft, sql)
+
+
+def alter_query(jvm: Jvm, view: View, query: str, sql: str, warnings: list[str]) -> None:
+    """ALTER ... AS: the query is another one, and with it the columns; all other clauses stay.  Raises as CREATE."""
+    statement = replace(view.definition.create, query=query, columns=(), or_replace=False, if_not_exists=False)
+    with drafted(jvm, statement, view.definition.name) as draft:
+        warnings += draft.warnings()
+        _switch(jvm, view, draft, sql)
+
+
+def _switch(jvm: Jvm, view: View, draft: Draft, sql: str) -> None:
+    old = view.definition
+    definition = Definition(
+        id=old.id,
+        name=old.name,
+        text=sql,
+        owns_files=old.owns_files,
+        created_at=old.created_at,
+        location=old.location,
+        number=_next_number(view),
+        takes_in=views.newest_amendment(view),
+        **draft.fields(),
+    )
+    create = definition.create
+    situation = planning.survey(draft.working, draft.document, view.head, create.policy, sessions.planner_settings(jvm))
+    situation = _new_sources_told_apart(situation)
+    lost = view.lost()
+    plan = planning.plan(situation, "FIRST" if situation.first else None, lost.states, refill="FIRST")
+    planning.check_policy(situation, plan)
+    switched = View(definition, view.files, view.head)
+    file = child(view.location, definition.file)
+    if not view.files.write_new(file, definition.to_json()):
+        raise TidemillError("TIDEMILL_CONCURRENT_REFRESH", {"view": old.qualified})
+    try:
+        record = running.run_with_output(
+            draft.working, switched, situation, plan, Occasion.now(len(create.schedule), "CREATE")
+        )
+    except BaseException:
+        with suppress(Exception):  # while nobody knows whether the run was committed, its definition stays
+            newest = view.log.newest()
+            if newest is None or newest.definition != definition.number:
+                view.files.delete([file])
+        raise
+    switched.publish(record)
+    catalog.alter_entry(
+        jvm,
+        definition.name,
+        properties=dict(create.properties),
+        comment=create.comment,
+        schema=schema_of(definition.columns),
+    )
+    switched.refresh_readers(jvm)
+
+
+def _next_number(view: View) -> int:
+    """A number that no definition has had, be it one whose run never committed."""
+    matches = (_NUMBERED.match(s.name) for s in view.files.list(child(view.location, DEFINITIONS)))
+    return max([view.definition.number, *(int(m[1]) for m in matches if m)]) + 1
+
+
+def _new_sources_told_apart(situation: Situation) -> Situation:
+    """A source that the old query did not read has no past: nothing can be told of its changes."""
+    changes = {
+        number: replace(change, reason="FIRST", old_readable=False)
+        if change.changed and change.reason is None and situation.old[number] is None
+        else change
+        for number, change in situation.changes.items()
+    }
+    return replace(situation, changes=changes)

@@ -1,0 +1,181 @@
+"""ALTER, OR REPLACE and LOCATION of a view that lies there: what changes, what stays, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import Row, SparkSession
+
+from tests.conftest import Oracle, files_under, location_of
+
+Fails = Callable[[str, str], PySparkException]
+BY_KEY = "SELECT k, sum(v) AS s, count(*) AS n FROM events GROUP BY k"
+
+
+@pytest.fixture
+def view(spark: SparkSession, events: str) -> str:
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {BY_KEY}")
+    return "v"
+
+
+def show_create(spark: SparkSession, name: str = "v") -> str:
+    return str(spark.sql(f"SHOW CREATE INCREMENTAL VIEW {name}").collect()[0][0])
+
+
+def refresh(spark: SparkSession, name: str = "v") -> Row:
+    return spark.sql(f"REFRESH INCREMENTAL VIEW {name}").collect()[0]
+
+
+def status(spark: SparkSession, name: str = "v") -> tuple[Any, ...]:
+    row = next(r for r in spark.sql("SHOW INCREMENTAL VIEWS").collect() if r.viewName == name)
+    return (row.status, row.policy, row.lastRun)
+
+
+def test_amendments_show_and_last(spark: SparkSession, view: str, fails: Fails) -> None:
+    spark.sql("ALTER INCREMENTAL VIEW v SET SCHEDULE (AT '10:00' NO OUTPUT, AT '12:00' COST 2)")
+    spark.sql("ALTER INCREMENTAL VIEW v SET REFRESH POLICY STRICT")
+    spark.sql("ALTER INCREMENTAL VIEW v SET COMMENT 'it''s new'")
+    spark.sql("ALTER INCREMENTAL VIEW v SET TBLPROPERTIES (a = 1, 'b.c' = 'x')")
+    spark.sql("ALTER INCREMENTAL VIEW v UNSET TBLPROPERTIES (a)")
+    fails("ALTER INCREMENTAL VIEW v UNSET TBLPROPERTIES (a)", "UNSET_NONEXISTENT_PROPERTIES")
+    spark.sql("ALTER INCREMENTAL VIEW v UNSET TBLPROPERTIES IF EXISTS (a)")
+    text = show_create(spark)
+    assert "SCHEDULE (AT '10:00' NO OUTPUT, AT '12:00' COST 2)" in text
+    assert "REFRESH POLICY STRICT" in text
+    assert "COMMENT 'it\\'s new'" in text
+    assert "TBLPROPERTIES ('b.c' = 'x')" in text
+    assert status(spark) == ("ACTIVE", "STRICT", 0)
+    properties = {r.key: r.value for r in spark.sql("SHOW TBLPROPERTIES v").collect()}
+    assert properties["b.c"] == "x"
+    assert "a" not in properties
+    fails("REFRESH INCREMENTAL VIEW v AT 3", "TIDEMILL_NO_SUCH_POINT")
+    assert spark.sql("REFRESH INCREMENTAL VIEW v AT 2").collect()[0].kind == "NO_DATA"
+
+
+def test_suspended_views_are_refreshed_by_hand(spark: SparkSession, view: str, oracle: Oracle) -> None:
+    spark.sql("ALTER INCREMENTAL VIEW v SUSPEND")
+    assert status(spark)[0] == "SUSPENDED"
+    spark.sql("INSERT INTO events VALUES (1, 1, 'c')")
+    assert refresh(spark).kind == "INCREMENTAL"
+    oracle("v", BY_KEY)
+    spark.sql("ALTER INCREMENTAL VIEW v RESUME")
+    assert status(spark) == ("ACTIVE", "INCREMENTAL", 1)
+
+
+def test_a_policy_that_the_query_cannot_have_is_refused(spark: SparkSession, events: str, fails: Fails) -> None:
+    query = "SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v, s) AS r FROM events"
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS {query}")
+    fails("ALTER INCREMENTAL VIEW v SET REFRESH POLICY STRICT", "TIDEMILL_NOT_INCREMENTAL")
+    assert status(spark)[1] == "AUTO"
+
+
+def test_another_name(spark: SparkSession, view: str, fails: Fails, oracle: Oracle) -> None:
+    location = location_of(spark, "v")
+    before = files_under(location)
+    fails("ALTER INCREMENTAL VIEW v RENAME TO events", "TIDEMILL_ALREADY_EXISTS")
+    fails("ALTER INCREMENTAL VIEW v RENAME TO default.w", "TIDEMILL_INVALID_CLAUSE")
+    spark.sql("ALTER INCREMENTAL VIEW v RENAME TO w")
+    assert files_under(location) == before
+    fails("REFRESH INCREMENTAL VIEW v", "TIDEMILL_NOT_FOUND")
+    spark.sql("INSERT INTO events VALUES (3, 1, 'c')")
+    row = refresh(spark, "w")
+    assert (row.kind, row.view.split(".")[-1]) == ("INCREMENTAL", "w")
+    oracle("w", BY_KEY)
+    assert "INCREMENTAL VIEW spark_catalog" in show_create(spark, "w")
+    spark.sql("DROP INCREMENTAL VIEW w")
+    assert files_under(location) == []
+
+
+def test_another_query_uses_the_states_that_fit(spark: SparkSession, view: str, oracle: Oracle) -> None:
+    spark.sql("INSERT INTO events VALUES (2, 7, 'x'), (4, 1, 'y')")
+    query = "SELECT s + n AS more, k FROM (" + BY_KEY + ")"
+    spark.sql(f"ALTER INCREMENTAL VIEW v AS {query}")
+    oracle("v", query)
+    assert spark.table("v").columns == ["more", "k"]
+    row = spark.sql("SHOW REFRESHES IN v LIMIT 1").collect()[0]
+    assert (row.run, row.trigger, row.kind, row.reason) == (1, "CREATE", "INCREMENTAL", "FIRST")
+    spark.sql("INSERT INTO events VALUES (4, 1, 'z')")
+    assert refresh(spark).kind == "INCREMENTAL"
+    oracle("v", query)
+    assert [r.run for r in spark.sql("SHOW REFRESHES IN v").collect()] == [2, 1, 0]
+
+
+def test_or_replace_keeps_location_and_history(spark: SparkSession, view: str, oracle: Oracle, fails: Fails) -> None:
+    location = location_of(spark, "v")
+    query = "SELECT s, max(v) AS top FROM events GROUP BY s"
+    spark.sql(f"CREATE OR REPLACE INCREMENTAL VIEW v COMMENT 'anew' SCHEDULE (AT '10:00') AS {query}")
+    oracle("v", query)
+    assert location_of(spark, "v") == location
+    assert status(spark) == ("ACTIVE", "AUTO", 1)
+    assert spark.table("v").columns == ["s", "top"]
+    row = spark.sql("SHOW REFRESHES IN v LIMIT 1").collect()[0]
+    assert (row.kind, row.reason) == ("FULL", "FIRST")
+    assert "OR REPLACE" not in show_create(spark)
+    assert "COMMENT 'anew'" in show_create(spark)
+    spark.sql("INSERT INTO events VALUES (9, 99, 'a')")
+    refresh(spark)
+    oracle("v", query)
+    fails(f"CREATE OR REPLACE INCREMENTAL VIEW events SCHEDULE (ON DEMAND) AS {query}", "TIDEMILL_ALREADY_EXISTS")
+
+
+def test_amendments_before_or_replace_are_gone_after_it(spark: SparkSession, view: str) -> None:
+    spark.sql("ALTER INCREMENTAL VIEW v SET COMMENT 'old'")
+    spark.sql("ALTER INCREMENTAL VIEW v SUSPEND")
+    spark.sql(f"CREATE OR REPLACE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS {BY_KEY}")
+    assert "COMMENT" not in show_create(spark)
+    assert status(spark)[0] == "ACTIVE"
+    spark.sql("ALTER INCREMENTAL VIEW v SET COMMENT 'new'")
+    assert "COMMENT 'new'" in show_create(spark)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE OR REPLACE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS SELECT k, 1 / (v - 10) AS x FROM events",
+        "ALTER INCREMENTAL VIEW v AS SELECT k, 1 / (v - 10) AS x FROM events",
+    ],
+)
+def test_a_replacement_that_fails_leaves_the_old_view(
+    spark: SparkSession, view: str, oracle: Oracle, statement: str
+) -> None:
+    location = location_of(spark, "v")
+    before, text = files_under(location), show_create(spark)
+    with pytest.raises(PySparkException, match="DIVIDE_BY_ZERO"):
+        spark.sql(statement)
+    assert files_under(location) == before
+    assert show_create(spark) == text
+    oracle("v", BY_KEY)
+    spark.sql("INSERT INTO events VALUES (1, 1, 'a')")
+    refresh(spark)
+    oracle("v", BY_KEY)
+
+
+def test_a_location_is_attached_again(
+    spark: SparkSession, events: str, tmp_path: Path, fails: Fails, oracle: Oracle
+) -> None:
+    location = f"{tmp_path}/it's here"
+    quoted = location.replace("'", "\\'")
+    create = f"CREATE INCREMENTAL VIEW {{}} LOCATION '{quoted}' SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {{}}"
+    spark.sql(create.format("v", BY_KEY))
+    spark.sql("DROP INCREMENTAL VIEW v")
+    before = files_under(location)
+    for query in ("SELECT k, sum(v) AS s, count(*) AS n FROM events WHERE v > 0 GROUP BY k", BY_KEY + " HAVING n > 1"):
+        fails(create.format("w", query), "TIDEMILL_LOCATION_MISMATCH")
+    fails(create.format("w (a, b, c)", BY_KEY), "TIDEMILL_LOCATION_MISMATCH")
+    assert files_under(location) == before
+    spark.sql(create.format("w", BY_KEY))
+    oracle("w", BY_KEY)
+    spark.sql("INSERT INTO events VALUES (1, 1, 'a')")
+    row = refresh(spark, "w")
+    assert (row.run, row.kind) == (1, "INCREMENTAL")
+    oracle("w", BY_KEY)
+    spark.sql("DROP INCREMENTAL VIEW w")
+    assert files_under(location) != []
+    fails(
+        f"CREATE INCREMENTAL VIEW w LOCATION '{tmp_path}' SCHEDULE (ON DEMAND) AS {BY_KEY}",
+        "TIDEMILL_LOCATION_NOT_EMPTY",
+    )

@@ -1,0 +1,127 @@
+"""VACUUM: what goes, what stays; states and content that are gone are made anew, and cost only themselves."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from tests.conftest import Oracle, files_under, location_of
+
+BY_KEY = "SELECT k, sum(v) AS s, count(*) AS n FROM events GROUP BY k"
+TOP = "SELECT k, s, n FROM (SELECT k, sum(v) AS s, count(*) AS n FROM events GROUP BY k) ORDER BY s DESC, k LIMIT 2"
+
+
+def folder(spark: SparkSession, view: str) -> Path:
+    return Path(unquote(str(location_of(spark, view)).removeprefix("file:")))
+
+
+def refresh(spark: SparkSession, view: str = "v") -> Row:
+    return spark.sql(f"REFRESH INCREMENTAL VIEW {view}").collect()[0]
+
+
+def vacuum(spark: SparkSession, clauses: str = "RETAIN 0 HOURS", view: str = "v") -> list[str]:
+    return [r.path for r in spark.sql(f"VACUUM INCREMENTAL VIEW {view} {clauses}").collect()]
+
+
+@pytest.fixture
+def view(spark: SparkSession, events: str) -> str:
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {BY_KEY}")
+    return "v"
+
+
+def test_only_what_nothing_needs_goes(spark: SparkSession, view: str, oracle: Oracle) -> None:
+    for n in range(4):
+        spark.sql(f"INSERT INTO events VALUES ({n}, {n}, 'n')")
+        refresh(spark)
+    before = files_under(str(folder(spark, view)))
+    assert vacuum(spark, "") == []
+    would_go = vacuum(spark, "RETAIN 0 HOURS DRY RUN")
+    assert would_go
+    assert files_under(str(folder(spark, view))) == before
+    assert vacuum(spark) == would_go
+    assert vacuum(spark) == []
+    assert len(files_under(str(folder(spark, view)))) == len(before) - len(would_go)
+    oracle("v", BY_KEY)
+    assert [r.run for r in spark.sql("SHOW REFRESHES IN v").collect()] == [4, 3, 2, 1, 0]
+    spark.sql("INSERT INTO events VALUES (1, 1, 'z')")
+    assert refresh(spark).kind == "INCREMENTAL"
+    oracle("v", BY_KEY)
+
+
+def test_orphans_go_and_what_a_live_writer_wrote_stays(spark: SparkSession, view: str) -> None:
+    from tidemill.bridge.jvm import Jvm
+    from tidemill.runtime import writers
+    from tidemill.runtime.files import Files
+
+    root = folder(spark, view)
+    orphans = [
+        root / "part-00000-dead.parquet",
+        root / "data-0000000007-abcdef01" / "part-00000.parquet",
+        root / "_tidemill" / "state" / "s0" / "0000000007-abcdef01" / "part-00000.parquet",
+        root / "_tidemill" / "definition" / f"{7:020d}.json",
+        root / "_tidemill" / "log" / f"{7:020d}-abcdef01.0.json",
+        root / "_tidemill" / "log" / f".{7:020d}.json.0123.tmp",
+    ]
+    for orphan in orphans:
+        orphan.parent.mkdir(parents=True, exist_ok=True)
+        orphan.write_text("{}")
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    files = Files(Jvm(gateway._gateway_client, spark._jsparkSession))
+    with writers.writing(files, str(root)):
+        assert vacuum(spark) == []
+    gone = vacuum(spark)
+    assert {Path(unquote(p.removeprefix("file:"))) for p in gone} == set(orphans)
+    assert not (root / "data-0000000007-abcdef01").exists()
+    # The mark of a process that died counts no more.
+    mark = root / "_tidemill" / "writers" / "dead.json"
+    mark.parent.mkdir(exist_ok=True)
+    mark.write_text(
+        json.dumps({"host": socket.gethostname(), "pid": 999_999_999, "born": "1", "started": 0, "id": "dead"})
+    )
+    orphans[0].write_text("{}")
+    assert len(vacuum(spark)) == 2
+
+
+def test_what_a_view_above_has_yet_to_read_stays(spark: SparkSession, view: str, oracle: Oracle) -> None:
+    spark.sql(
+        "CREATE INCREMENTAL VIEW above SCHEDULE (ON DEMAND) REFRESH POLICY STRICT "
+        "AS SELECT n, sum(s) AS s FROM v GROUP BY n"
+    )
+    for n in range(4):
+        spark.sql(f"INSERT INTO events VALUES ({n}, {n}, 'n')")
+        refresh(spark)
+    vacuum(spark)
+    assert refresh(spark, "above").kind == "INCREMENTAL"
+    oracle("above", "SELECT n, sum(s) AS s FROM v GROUP BY n")
+    assert vacuum(spark) != []
+    spark.sql("DROP INCREMENTAL VIEW above")
+    assert list((folder(spark, view) / "_tidemill" / "leases").glob("*.json")) == []
+
+
+@pytest.mark.parametrize("query", [BY_KEY, TOP])
+def test_a_lost_state_costs_only_itself(spark: SparkSession, events: str, oracle: Oracle, query: str) -> None:
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
+    for path in (folder(spark, "v") / "_tidemill" / "state").rglob("*.parquet"):
+        path.unlink()
+    row = refresh(spark)
+    assert (row.kind, row.reason.partition(":")[0]) == ("INCREMENTAL", "STATE_LOST")
+    oracle("v", query)
+    spark.sql("INSERT INTO events VALUES (1, 100, 'z')")
+    row = refresh(spark)
+    assert (row.kind, row.reason) == ("INCREMENTAL", None)
+    oracle("v", query)
+
+
+def test_lost_content_is_made_from_states(spark: SparkSession, view: str, oracle: Oracle) -> None:
+    for path in folder(spark, view).glob("*.parquet"):
+        path.unlink()
+    spark.sql("INSERT INTO events VALUES (1, 100, 'z')")
+    row = refresh(spark)
+    assert (row.kind, row.reason.partition(":")[0]) == ("INCREMENTAL", "STATE_LOST")
+    oracle("v", BY_KEY)
