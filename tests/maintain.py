@@ -19,7 +19,7 @@ from cost_model.default import DefaultCostModel
 from tests.semantics import Exact, Record, Relation, Row, World, run
 from tidemill.memo.check import check
 from tidemill.plan.change import SourceChange
-from tidemill.plan.ops import Op
+from tidemill.plan.ops import Op, Scan, Tree
 from tidemill.plan.parse import parse_query
 from tidemill.plan.query import Query
 from tidemill.rule.engine import explore
@@ -82,6 +82,7 @@ class View:
         self.states: dict[str, list[Record]] = {}
         self.result: list[Record] = []
         self.kinds: list[str] = []
+        self.first = True
         self.lost: frozenset[str] = frozenset()
         self.refill: str | None = None
         self.old = self.tables
@@ -183,7 +184,9 @@ class View:
                 result = records
         self.states = {s.name: states[s.name] for s in plan.states}
         self.result = result
-        self.kinds.append(plan.kind)
+        read = self.first or changes.keys() & _sources(self.query.root)
+        self.kinds.append(plan.kind if read else "NO_DATA")  # what the runtime would not even plan
+        self.first = False
         self._check(plan)
 
     def _applied(self, delta: Sequence[Record]) -> list[Record]:
@@ -227,6 +230,11 @@ class View:
             keys = self._keys_of[spec.name]
             kept, wanted = (_merged(x[spec.name], keys) for x in (self.states, fresh))
             assert kept == wanted, f"state {spec.name} ({spec.form} of {spec.text}): {kept} for {wanted}\n{plan.text}"
+
+
+def _sources(tree: Tree) -> frozenset[int]:
+    own = frozenset({tree.op.source}) if isinstance(tree.op, Scan) else frozenset()
+    return own.union(*map(_sources, tree.inputs))
 
 
 def _records(step: Step, rows: Relation) -> list[Record]:

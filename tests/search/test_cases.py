@@ -74,6 +74,24 @@ VIEWS = {
         "aggregate keys=[] calls=[#21 := max(#12)]", plan("aggregate keys=[#9 := #0] calls=[#12 := sum(#1)]", T)
     ),
     "sums joined": plan("join left [(#9 = #3)]", plan("aggregate keys=[#9 := #0] calls=[#12 := sum(#1)]", T), U),
+    "equal sums joined": plan(
+        "join inner [(#12 = #15)]",
+        plan("aggregate keys=[#9 := #0] calls=[#12 := sum(#1)]", T),
+        plan("aggregate keys=[#14 := #3] calls=[#15 := sum(#4)]", T_AGAIN),
+    ),
+    "limits of equal rows in another order": plan(
+        "join inner [(#20 = #23)]",
+        plan(
+            "limit 2 order=[#20 asc nulls first, #21 asc nulls first]",
+            plan("project [#20 := #12, #21 := #9]", plan("aggregate keys=[#9 := #0] calls=[#12 := min(#1)]", T)),
+        ),
+        plan(
+            "limit 2 order=[#23 desc nulls first, #22 asc nulls first]",
+            plan(
+                "project [#22 := #14, #23 := #15]", plan("aggregate keys=[#14 := #3] calls=[#15 := min(#4)]", T_AGAIN)
+            ),
+        ),
+    ),
     "limit": plan("limit 2 order=[#0 desc nulls last, #1 asc nulls first, #2 asc nulls first]", T),
     "limit of groups": plan(
         "limit 2 offset=1 order=[#12 desc nulls last, #9 asc nulls first]",

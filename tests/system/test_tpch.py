@@ -111,7 +111,7 @@ def test_the_queries_of_this_surface_hold_under_strict(tpch: SparkSession) -> No
     maintained(tpch, SURFACE, "STRICT", tuple(ROUNDS))
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 def test_the_others_are_refused_with_operator_and_reason_or_hold(tpch: SparkSession) -> None:
     accepted = []
     for number in OTHERS:
@@ -127,7 +127,7 @@ def test_the_others_are_refused_with_operator_and_reason_or_hold(tpch: SparkSess
         assert not tpch.catalog.tableExists(name)
     # An outer join under two levels of counting is this surface's.
     assert "q13" in accepted
-    changes.apply(tpch, ROUNDS["inserts"])
+    changes.apply(tpch, ROUNDS["rows of all tables"])
     for name in accepted:
         row = tpch.sql(f"REFRESH INCREMENTAL VIEW {name}").collect()[0]
         assert (row.kind, row.reason) == ("INCREMENTAL", None), (name, row)
@@ -135,6 +135,6 @@ def test_the_others_are_refused_with_operator_and_reason_or_hold(tpch: SparkSess
         tpch.sql(f"DROP INCREMENTAL VIEW {name}")
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 def test_the_others_work_under_auto(tpch: SparkSession) -> None:
     maintained(tpch, OTHERS, "AUTO", tuple(ROUNDS))

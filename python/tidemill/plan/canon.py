@@ -31,6 +31,11 @@ def state_name(query: Query, tree: Tree, form: str, settings: str = "") -> str:
     return "s" + hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
+def column_names(query: Query, tree: Tree) -> dict[int, str]:
+    """A name for each column of a relation that does not depend on its id: equal names mean equal values."""
+    return _canon(query, tree)[1]
+
+
 def _canon(query: Query, tree: Tree) -> tuple[str, dict[int, str]]:
     """Text of a tree, and a name for each of its columns."""
     below = [_canon(query, i) for i in tree.inputs]

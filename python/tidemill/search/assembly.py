@@ -37,12 +37,15 @@ class Assembly:
         self._staged: dict[int, Staged] = {}
         self._specs: list[StateSpec] = []
         self._saves: dict[int, str] = {}
+        self._written: dict[str, Staged] = {}
         self._cost = 0.0
 
     def base(self, candidate: Candidate) -> None:
         """A state is made anew, as of the end of the run, from anything but itself."""
         memo = self.found.memo
         group = base(memo, candidate)
+        if self._is_written(candidate, group):
+            return
         free = self._extractor
         if free.best(group) is None:
             # What an incremental run must not compute from the sources below a limit, making its state anew must.
@@ -57,23 +60,37 @@ class Assembly:
         memo = self.found.memo
         if memo.tvrs[candidate.tvr].props.changed:
             group = advance(memo, candidate)
+            if self._is_written(candidate, group):
+                return True
             try:
                 lowered, rows = self.lower(group, net=candidate.partial is None)
             except NotComputableError:
                 return False
             self._write(candidate, "segment", group, lowered, rows)
-        else:
+        elif all(spec.name != candidate.name for spec in self._specs):
             self._specs.append(_spec(candidate, self.found))
         return True
+
+    def _is_written(self, candidate: Candidate, group: int) -> bool:
+        """Whether this run has written the state already: of two equal parts of a query one writes, both read."""
+        written = self._written.get(candidate.name)
+        if written is None:
+            return False
+        self._stage(candidate, group, written.step, written.count)
+        return True
+
+    def _stage(self, candidate: Candidate, group: int, step: str, signed: bool) -> None:
+        number = self.found.memo.find(group)
+        self._staged[number] = Staged(step, tuple((c, f) for c, f, _ in candidate.scan.columns), signed)
+        self._extractor.stage(group)
 
     def _write(self, candidate: Candidate, mode: str, group: int, lowered: Lowered, rows: float) -> None:
         self.steps.append(_state_step(candidate, mode, lowered, rows))
         # Each row of a base counts 1: who reads it as the snapshot need not look at the counts.
-        columns = tuple((c, f) for c, f, _ in candidate.scan.columns)
         signed = mode == "segment" and lowered.count is not None
-        self._staged[self.found.memo.find(group)] = Staged(self.steps[-1].name, columns, signed)
+        self._stage(candidate, group, self.steps[-1].name, signed)
+        self._written[candidate.name] = self._staged[self.found.memo.find(group)]
         self._saves[self.found.memo.find(group)] = candidate.name
-        self._extractor.stage(group)
         self._specs.append(_spec(candidate, self.found))
 
     def delta(self, change: int) -> None:

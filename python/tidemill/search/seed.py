@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemill.memo.memo import Memo, Node
-from tidemill.plan.canon import state_name
+from tidemill.plan.canon import column_names, state_name
 from tidemill.plan.expr import Col
 from tidemill.plan.ops import (
     Aggregate,
@@ -103,7 +103,7 @@ def candidates(memo: Memo, trees: Mapping[int, Tree], root: int, settings: str) 
             wanted.update(i for i in inputs if _worth_keeping(memo, i))
     for number in sorted(wanted - {root}):
         name = state_name(memo.query, trees[number], SNAPSHOT.name, settings)
-        found.append(Candidate(name, number, SNAPSHOT, _rows_scan(memo, name, number), None))
+        found.append(Candidate(name, number, SNAPSHOT, _rows_scan(memo, name, number, trees[number]), None))
     return found
 
 
@@ -145,8 +145,10 @@ def _parts_scan(memo: Memo, name: str, partial: Partial) -> StateScan:
     return StateScan(name, ATTRIBUTE.name, tuple((c, f"c{i}", memo.columns.type(c)) for i, c in enumerate(ids)))
 
 
-def _rows_scan(memo: Memo, name: str, tvr: int) -> StateScan:
-    ids = memo.tvrs[tvr].props.columns
+def _rows_scan(memo: Memo, name: str, tvr: int, tree: Tree) -> StateScan:
+    """The fields of a state of rows: in an order that is the same for each relation of that name."""
+    names = column_names(memo.query, tree)
+    ids = sorted(memo.tvrs[tvr].props.columns, key=lambda c: names.get(c, ""))
     return StateScan(name, SNAPSHOT.name, tuple((c, f"c{i}", memo.columns.type(c)) for i, c in enumerate(ids)))
 
 

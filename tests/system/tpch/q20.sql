@@ -12,7 +12,7 @@ WHERE
             ps_partkey IN (
                 SELECT p_partkey
                 FROM part
-                WHERE p_name LIKE 'f%')
+                WHERE p_name LIKE '%a%')
             AND ps_availqty > (
                 SELECT 0.5 * sum(l_quantity)
                 FROM lineitem
