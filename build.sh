@@ -36,7 +36,7 @@ setup() { environment; jar; }
 
 demo() { setup; python -m examples.demo "$@"; }
 
-test() { setup; python -m pytest -m "not slow and not soak" "$@"; }
+test() { setup; python -m pytest -m "not slow" "$@"; }
 
 check() {
   environment

@@ -29,7 +29,7 @@ def test_tpch_round_trip(spark: SparkSession, call: Call, tpch: dict[str, str], 
     assert not any(document["findings"].values())
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [f"q{n:02}" for n in range(1, 100)])
 def test_tpcds_round_trip(spark: SparkSession, call: Call, tpcds: dict[str, str], tmp_path: Path, name: str) -> None:
     _, mine = round_trip(spark, call, tpcds[name], tmp_path / "out", "tpcds", TPCDS_CONFS)

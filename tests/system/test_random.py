@@ -163,7 +163,7 @@ def test_random_views(spark: SparkSession, tables: str, case: tuple[Scenario, li
     run(spark, *case)
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 @seed(SEED + 1)
 @examples(MANY)
 @given(CASES)

@@ -12,9 +12,9 @@ WHERE
             ps_partkey IN (
                 SELECT p_partkey
                 FROM part
-                WHERE p_name LIKE '%a%')
+                WHERE p_name LIKE 'b%')
             AND ps_availqty > (
-                SELECT 0.5 * sum(l_quantity)
+                SELECT 40 * sum(l_quantity)
                 FROM lineitem
                 WHERE
                     l_partkey = ps_partkey
