@@ -33,7 +33,26 @@ def log(files: Files, location: str) -> Log[Run]:
     return Log(files, location, "default.v", Run.from_json)
 
 
-def test_newest_is_found_by_listing(log: Log[Run], files: Files, location: str) -> None:
+def test_newest_is_found_with_and_without_its_hint(log: Log[Run], files: Files, location: str) -> None:
+    hint = f"{location}/_tidemill/log/newest"
+    for n in range(4):
+        log.commit(Run(n, {}))
+    for text in ("3", "0", "nonsense"):  # as it is, left behind by a process that died, damaged
+        files.write(hint, text)
+        assert log.newest() == Run(3, {})
+    files.delete([hint])
+    assert log.newest() == Run(3, {})
+
+
+def test_a_long_log_is_not_listed(log: Log[Run], files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.commit(Run(0, {}))
+    monkeypatch.setattr(Files, "list", lambda *_, **__: pytest.fail("the log was listed"))
+    log.commit(Run(1, {}))
+    assert log.newest() == Run(1, {})
+    assert [e.run for e in log.history(1)] == [1]
+
+
+def test_entries_are_numbered(log: Log[Run], files: Files, location: str) -> None:
     assert log.newest() is None
     for n in range(12):
         log.commit(Run(n, {"at": n}))

@@ -29,12 +29,16 @@ def attach(
         files.delete([location])
         return False
     view = views.at_location(files, location, name)
-    assert view is not None, "the caller has seen the view's file"
+    if view is not None and view.head is None:
+        if writers.live_since(files, location) is not None:  # a CREATE that is under way
+            raise TidemillError("TIDEMILL_LOCATION_NOT_EMPTY", {"view": ".".join(name), "location": location})
+        view = views.at_location(files, location, name)  # it may have ended since it was looked at
+    if view is None:
+        return False
     with drafted(jvm, statement, name) as draft:
         reason = _difference(view, draft)
         if reason is not None:
-            abandoned = view.head is None and not view.definition.create.deferred
-            if abandoned and writers.live_since(files, location) is None:
+            if view.head is None and not view.definition.create.deferred:
                 files.delete([location])
                 return False
             raise TidemillError("TIDEMILL_LOCATION_MISMATCH", {"location": location, "reason": reason})

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
-from tidemill.runtime import attach, catalog, planning, running, sessions
+from tidemill.runtime import attach, catalog, planning, running, sessions, writers
 from tidemill.runtime.definition import VIEW_FILE, Definition
 from tidemill.runtime.draft import Draft, drafted, schema_of
 from tidemill.runtime.files import Files, child
@@ -73,7 +73,7 @@ def _make(jvm: Jvm, files: Files, definition: Definition, draft: Draft) -> None:
     situation = planning.survey(draft.working, draft.document, None, create.policy, sessions.planner_settings(jvm))
     plan = planning.plan(situation, "FIRST")
     planning.check_policy(situation, plan)
-    with _nothing_left(files, definition.location):
+    with _nothing_left(files, definition.location), writers.writing(files, definition.location):
         if not files.write_new(child(definition.location, VIEW_FILE), definition.to_json()):
             # Another CREATE of this name came first; its files are not ours to remove.
             raise _TakenError(definition)

@@ -4,6 +4,9 @@ Entries are `<location>/_tidemill/log/<run, 20 digits>.json`.
 Runs are numbered from 0 without gaps.  Entries are created if absent, so of two runs that want the same number one
 commits and the other fails.  Long lists of an entry lie in files of their own beside it, written before the entry and
 named by it as {"$in": name}: whoever reads only the newest row of a long history does not read the listings.
+
+A file `newest` holds a number at or below the newest one, so that a long log need not be listed: from there on, numbers
+are tried one by one. It is a hint, written after the commit; the entries alone count.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 from tidemill.errors import TidemillError
@@ -19,6 +23,7 @@ from tidemill.runtime.files import Files, child
 
 FOLDER = "_tidemill/log"
 _ENTRY = re.compile(r"^(\d{20})\.json$")
+HINT = "newest"
 LONG = 500
 """Elements from which a list is kept beside the entry."""
 
@@ -46,14 +51,24 @@ class Log(Generic[E]):
         self._decode = decode
 
     def runs(self) -> list[int]:
-        """The numbers of all committed runs, ascending."""
-        matches = (_ENTRY.match(s.name) for s in self._files.list(self._folder))
-        return sorted(int(m.group(1)) for m in matches if m)
+        """The numbers of all committed runs, ascending; there are no gaps."""
+        newest = self._newest()
+        return [] if newest is None else list(range(newest + 1))
 
     def newest(self) -> E | None:
         """The last committed entry; None if the log is empty."""
-        runs = self.runs()
-        return self.read(runs[-1]) if runs else None
+        newest = self._newest()
+        return None if newest is None else self.read(newest)
+
+    def _newest(self) -> int | None:
+        hint = self._files.read(child(self._folder, HINT))
+        if hint is None or not hint.isdigit():
+            matches = (_ENTRY.match(s.name) for s in self._files.list(self._folder))
+            return max((int(m.group(1)) for m in matches if m), default=None)
+        run = int(hint)
+        while self._files.exists(self._path(run + 1)):
+            run += 1
+        return run
 
     def read(self, run: int) -> E:
         """The entry of that run; a KeyError if there is none."""
@@ -100,6 +115,8 @@ class Log(Generic[E]):
                 self._files.delete(written)
         if not committed:
             raise TidemillError("TIDEMILL_CONCURRENT_REFRESH", {"view": self._view})
+        with suppress(Exception):  # an older hint does as well
+            self._files.write(child(self._folder, HINT), str(entry.run))
 
     def holds(self, entry: E) -> bool:
         """Whether exactly this entry was committed: to be asked when the answer of `commit` got lost."""

@@ -12,14 +12,16 @@ from dataclasses import replace
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
-from tidemill.runtime import catalog, planning, running, sessions, views
+from tidemill.runtime import catalog, planning, running, sessions, views, writers
 from tidemill.runtime.catalog import Entry
 from tidemill.runtime.definition import DEFINITIONS, Definition
 from tidemill.runtime.draft import Draft, drafted, schema_of
 from tidemill.runtime.files import child
 from tidemill.runtime.planning import Situation
+from tidemill.runtime.record import Record
 from tidemill.runtime.running import Occasion
 from tidemill.runtime.views import View
+from tidemill.search.run_plan import RunPlan
 from tidemill.sql.statements import Create
 
 _NUMBERED = re.compile(r"^(\d{20})\.json$")
@@ -69,19 +71,8 @@ def _switch(jvm: Jvm, view: View, draft: Draft, sql: str) -> None:
     plan = planning.plan(situation, "FIRST" if situation.first else None, lost.states, refill="FIRST")
     planning.check_policy(situation, plan)
     switched = View(definition, view.files, view.head)
-    file = child(view.location, definition.file)
-    if not view.files.write_new(file, definition.to_json()):
-        raise TidemillError("TIDEMILL_CONCURRENT_REFRESH", {"view": old.qualified})
-    try:
-        record = running.run_with_output(
-            draft.working, switched, situation, plan, Occasion.now(len(create.schedule), "CREATE")
-        )
-    except BaseException:
-        with suppress(Exception):  # while nobody knows whether the run was committed, its definition stays
-            newest = view.log.newest()
-            if newest is None or newest.definition != definition.number:
-                view.files.delete([file])
-        raise
+    with writers.writing(view.files, view.location):
+        record = _filled(draft, switched, situation, plan)
     switched.publish(record)
     catalog.alter_entry(
         jvm,
@@ -91,6 +82,23 @@ def _switch(jvm: Jvm, view: View, draft: Draft, sql: str) -> None:
         schema=schema_of(definition.columns),
     )
     switched.refresh_readers(jvm)
+
+
+def _filled(draft: Draft, switched: View, situation: Situation, plan: RunPlan) -> Record:
+    """Writes the definition, then the run that puts it in force; of a run that fails, neither stays."""
+    definition = switched.definition
+    file = child(switched.location, definition.file)
+    if not switched.files.write_new(file, definition.to_json()):
+        raise TidemillError("TIDEMILL_CONCURRENT_REFRESH", {"view": definition.qualified})
+    try:
+        occasion = Occasion.now(len(definition.create.schedule), "CREATE")
+        return running.run_with_output(draft.working, switched, situation, plan, occasion)
+    except BaseException:
+        with suppress(Exception):  # while nobody knows whether the run was committed, its definition stays
+            newest = switched.log.newest()
+            if newest is None or newest.definition != definition.number:
+                switched.files.delete([file])
+        raise
 
 
 def _next_number(view: View) -> int:

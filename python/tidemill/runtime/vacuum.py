@@ -35,9 +35,11 @@ def vacuum(jvm: Jvm, statement: Vacuum, sql: str, warnings: list[str]) -> list[l
         view.publish_if_behind()
         view.files.delete([child(view.location, DROPPING)])  # of a DROP that died early: the view is there
     hours = RETAIN_HOURS if statement.retain_hours is None else statement.retain_hours
-    since = writers.live_since(view.files, view.location)
-    records = _needed_records(view, hours)
+    # In this order: a file that is listed is of a writer that is still marked, or of a run that is in the log by now.
     found = view.files.list(view.location, recursive=True)
+    since = writers.live_since(view.files, view.location)
+    view = views.find(jvm, statement.name)
+    records = _needed_records(view, hours)
     gone = [s.path for s in _unneeded(view, records, found) if since is None or s.modified < since - CLOCKS_MS]
     if not statement.dry_run:
         view.files.delete(gone)
