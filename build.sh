@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one entry: ./build.sh setup | demo | test | check | bench NAME | jar
+# The one entry: ./build.sh setup | demo | test | check | bench NAME | soak --hours N | jar
 # Every command does the set-up it needs; needs Python 3.11 or later, Java 17, and PyPI and Maven in reach.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -47,8 +47,10 @@ check() {
 
 bench() { setup; python -m benchmarks "$@"; }
 
+soak() { setup; python -m tests.soak "$@"; }
+
 case "${1:-}" in
-  setup | demo | test | check | bench) "$@" ;;
+  setup | demo | test | check | bench | soak) "$@" ;;
   jar) environment; shift; jar "$@" ;;
   *) sed -n '2,3s/^# //p' "$0" >&2; exit 2 ;;
 esac
