@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import isfinite
 from unittest import mock
 
 from cost_model.default import DefaultCostModel
@@ -206,6 +207,7 @@ class View:
     # -- checks -------------------------------------------------------------------------------------------------------
 
     def _check(self, plan: RunPlan) -> None:
+        assert isfinite(plan.estimated), plan.text
         if self.valid is not None:
             self.valid(self.rows(), self)
         else:

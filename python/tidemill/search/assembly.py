@@ -117,9 +117,9 @@ class Assembly:
     def lower(self, group: int, *, net: bool, extractor: Extractor | None = None) -> tuple[Lowered, float]:
         """A group's plan, and how many rows its largest shuffle takes."""
         chosen = extractor or self._extractor
-        self._cost += chosen.cost(group)
         lowerer = Lowerer(self.found.memo, chosen, self._staged, self.found.base_rows)
         lowered = lowerer.group(group)
+        self._cost += chosen.cost(group)
         if net and not is_net(self.found, chosen, group):
             lowered = lowerer.net(lowered)
         self._used.extend(u for u in lowerer.used if u not in self._used)
