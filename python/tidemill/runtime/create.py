@@ -124,6 +124,8 @@ def _first_missing(files: Files, location: str) -> str | None:
 
 
 def _place(files: Files, name: Sequence[str], location: str, *, owned: bool) -> Place:
+    if writers.only_dead_marks(files, location):
+        files.delete([location])
     if files.list(location) or (files.exists(location) and not _is_folder(files, location)):
         raise TidemillError("TIDEMILL_LOCATION_NOT_EMPTY", {"view": ".".join(name), "location": location})
     return Place(location, owned)

@@ -52,6 +52,15 @@ def live_since(files: Files, location: str) -> int | None:
     return min((m["started"] for m in marks if _lives(m)), default=None)
 
 
+def only_dead_marks(files: Files, location: str) -> bool:
+    """Whether nothing lies there but marks of writers that died before they wrote anything else."""
+    if [s.name for s in files.list(location)] != [FOLDER.split("/")[0]]:
+        return False
+    folder = child(location, FOLDER) + "/"
+    found = files.list(location, recursive=True)
+    return all(s.path.startswith(folder) for s in found) and live_since(files, location) is None
+
+
 def _lives(mark: dict[str, object]) -> bool:
     if mark["host"] != socket.gethostname():
         return _now() - int(str(mark["started"])) < ELSEWHERE_MS

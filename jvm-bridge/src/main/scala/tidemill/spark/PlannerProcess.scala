@@ -74,13 +74,15 @@ private[spark] object PlannerProcess extends Logging {
       builder.environment.put("PYTHONUNBUFFERED", "1")
       builder.environment.put("PYTHONIOENCODING", "utf-8")
       val process = builder.start()
-      val tail = drain(process)
+      val (tail, draining) = drain(process)
       process.onExit().thenRun(() => door.arrived.completeExceptionally(new IOException("it ended at once")))
       try Running(process, server, door.arrived.get(StartSeconds, TimeUnit.SECONDS))
       catch {
         case e @ (_: ExecutionException | _: TimeoutException) =>
-          process.destroyForcibly()
+          // To destroy a process that has ended would close its output before it is read.
+          if (process.isAlive) process.destroyForcibly()
           process.waitFor(1, TimeUnit.SECONDS)
+          draining.join(1000)
           val cause = Option(e.getCause).map(_.getMessage).getOrElse(s"no answer within $StartSeconds seconds")
           val said = tail.synchronized(tail.asScala.toList)
           throw new IOException((cause +: said).mkString("\n"), e)
@@ -125,7 +127,7 @@ private[spark] object PlannerProcess extends Logging {
   }
 
   /** Copies what the child prints to Spark's log (never to our standard output) and keeps its last lines. */
-  private def drain(process: Process): LinkedList[String] = {
+  private def drain(process: Process): (LinkedList[String], Thread) = {
     val tail = new LinkedList[String]
     val thread = new Thread(() => {
       val lines = new BufferedReader(new InputStreamReader(process.getInputStream, UTF_8)).lines()
@@ -136,7 +138,7 @@ private[spark] object PlannerProcess extends Logging {
     }, "tidemill-planner-log")
     thread.setDaemon(true)
     thread.start()
-    tail
+    (tail, thread)
   }
 
   private def newToken(): String = {
