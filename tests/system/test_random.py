@@ -164,6 +164,7 @@ def test_random_views(spark: SparkSession, tables: str, case: tuple[Scenario, li
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not EXAMPLES, reason="as many as TIDEMILL_EXAMPLES says: ./build.sh soak")
 @seed(SEED + 1)
 @examples(MANY)
 @given(CASES)
