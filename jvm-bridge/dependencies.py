@@ -1,6 +1,6 @@
 """Jars that the bridge is compiled against besides PySpark's own: Delta's, fetched by the Ivy that PySpark ships.
 
-They are not part of our jar: `DeltaSource.scala` and `DeltaChanges.scala` are loaded only where a session has Delta.
+They are not part of our jar: the files `Delta*.scala` are loaded only where a session has Delta.
 
 Usage: python jvm-bridge/dependencies.py      prints the jars, one per line
 """

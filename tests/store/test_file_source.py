@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 
 from tests.store.conftest import Jobs, Store, bag, signed
 from tidemill.sources import describe_position, pin
-from tidemill.sources.files import FileSource
 
 FORMATS = ["parquet", "orc", "json", "csv"]
 
@@ -102,7 +101,7 @@ def test_hidden_files_and_folders_that_are_no_partitions_are_not_read(
     [pinned] = pin(store, [source], [before])
     assert pinned.position == before
     (path / "empty.parquet").unlink()  # Spark cannot even tell the schema of a folder with such a file
-    assert len(before["files"]) == 1
+    assert before["files"] == 1
     assert bag(store.snapshot(name, ["id"], before)) == bag(spark.read.parquet(str(path)))
 
 
@@ -133,7 +132,7 @@ def test_a_table_made_anew_is_another_source(spark: SparkSession, store: Store, 
     spark.sql(f"DROP TABLE {table}")
     spark.sql(create)
     [second] = pin(store, [source], [first.position])
-    assert second.position["files"] == first.position["files"]
+    assert second.position["pages"] == first.position["pages"]
     assert (second.change.reason or "").startswith("SOURCE_REPLACED")
 
 
@@ -145,11 +144,45 @@ def test_pinning_runs_no_job_and_reading_lists_nothing(spark: SparkSession, stor
     spark.sql(f"INSERT INTO {table} VALUES (1000, 5)")
     jobs = Jobs(spark)
     [pinned] = pin(store, [source], [old])
-    assert len(pinned.position["files"]) > 80
+    assert pinned.position["files"] > 80
     changed = store.changes(table, ["id", "p"], old, pinned.position)
     changed._jdf.queryExecution().executedPlan()
     assert jobs.since_start() == 0
     assert signed(changed) == Counter({(1000, 5): 1})
+
+
+def test_of_a_long_listing_one_page_changes(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    """And only the new file is read, with the values of its folder."""
+    (tmp_path / "one").write_text("10\n")
+    for p in range(30):
+        folder = tmp_path / "d" / f"p={p}"
+        folder.mkdir(parents=True)
+        for n in range(300):
+            os.link(tmp_path / "one", folder / f"part-{n:05d}.txt")
+    name = f"text.`{tmp_path}/d`"
+    source = store.describe(name)
+    [old] = pin(store, [source])
+    assert old.position["files"] == 9000
+    assert len(old.position["pages"]) >= 2
+    (tmp_path / "d" / "p=3" / "more.txt").write_text("20\n")
+    [new] = pin(store, [source], [old.position])
+    assert (new.change.changed, new.change.reason) == (True, None)
+    assert new.position["bytes"] == old.position["bytes"] + 3
+    assert len(set(new.position["pages"]) - set(old.position["pages"])) <= 2
+    changes = store.changes(name, ["value", "p"], old.position, new.position)
+    assert signed(changes) == Counter({("20", 3): 1})
+    assert len(changes.inputFiles()) == 1
+
+
+def test_partitions_in_one_folder_each_have_its_rows(spark: SparkSession, store: Store, table: str) -> None:
+    spark.sql(f"CREATE TABLE {table} (id INT, p INT) USING parquet PARTITIONED BY (p)")
+    spark.sql(f"INSERT INTO {table} VALUES (1, 1), (2, 2)")
+    old, _ = store.pin(table)
+    location = next(r.data_type for r in spark.sql(f"DESCRIBE EXTENDED {table}").collect() if r.col_name == "Location")
+    spark.sql(f"ALTER TABLE {table} ADD PARTITION (p = 7) LOCATION '{location}/p=1'")
+    [both] = pin(store, [store.describe(table)], [old])
+    assert (both.change.reason or "").endswith("a partition has other values")
+    assert bag(store.snapshot(table, ["id", "p"], both.position)) == Counter({(1, 1): 1, (1, 7): 1, (2, 2): 1})
 
 
 def test_a_source_used_twice_is_read_once(spark: SparkSession, store: Store, table: str) -> None:
@@ -160,14 +193,6 @@ def test_a_source_used_twice_is_read_once(spark: SparkSession, store: Store, tab
     joined = left.join(right, "k")
     joined.collect()
     assert "ReusedExchange" in joined._jdf.queryExecution().executedPlan().toString()
-
-
-def test_estimates_follow_the_bytes() -> None:
-    source = {"name": "t", "rows": 100, "bytes": 1000}
-    old = {"id": "t", "files": [["a", 1000, 1]]}
-    new = {"id": "t", "files": [["a", 1000, 1], ["b", 500, 2]]}
-    change = FileSource().change(source, old, new, None)
-    assert (change.rows, change.bytes, change.inserts, change.deletes) == (150, 1500, 50, 0)
 
 
 def test_others_are_static(spark: SparkSession, store: Store) -> None:

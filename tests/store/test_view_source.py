@@ -31,6 +31,7 @@ class Run:
         return {
             "run": self.run,
             "output": self.output,
+            "output_run": self.run if self.output else self.run - 1,
             "files": [*self.files],
             "delta": None if self.delta is None else [*self.delta],
             "metrics": {"rows_out": counts},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,7 +54,6 @@ def attach(session: SparkSession) -> None:
     from py4j.java_gateway import JavaClass
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
-    from pyspark.java_gateway import ensure_callback_server_started
 
     from tidemill.bridge.endpoint import Endpoint
     from tidemill.bridge.jvm import BRIDGE, check_version
@@ -71,13 +71,27 @@ def attach(session: SparkSession) -> None:
             " tidemill.configure(...).getOrCreate(), or start it with"
             f" --jars {jar_path()} --conf spark.sql.extensions={EXTENSION}"
         )
-    if "_tidemill_endpoint" in gateway.__dict__:
+    if (attached := gateway.__dict__.get("_tidemill_endpoint")) is not None:
+        attached.interrupts.install()  # another SparkContext has put PySpark's handler in its place
         return
     check_version(client)
-    ensure_callback_server_started(gateway)
+    _start_callbacks(gateway)
     endpoint = Endpoint(client, "the standard error of the driver's Python")
     JavaClass("tidemill.spark.Planner", client).attach(endpoint)
     gateway.__dict__["_tidemill_endpoint"] = endpoint
+    endpoint.interrupts.install()
+
+
+def _start_callbacks(gateway: Any) -> None:
+    """Starts PySpark's callback server, and lets in only who brings a token: any local process might connect."""
+    from py4j.java_gateway import JavaClass, JavaObject
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    client = gateway._gateway_client
+    token = secrets.token_urlsafe(32)
+    JavaClass("tidemill.spark.CallbackGuard", client).install(JavaObject("GATEWAY_SERVER", client), token)
+    gateway.callback_server_parameters.auth_token = token
+    ensure_callback_server_started(gateway)
 
 
 def _attach_on_create(builder: SparkSession.Builder) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from py4j.java_gateway import GatewayClient, JavaObject
 from py4j.protocol import Py4JJavaError
 
+from tidemill.bridge.interrupts import Interrupts
 from tidemill.bridge.jvm import Jvm, JvmFailure, keep
 from tidemill.errors import TidemillError
 
@@ -28,16 +25,18 @@ class Endpoint:
     def __init__(self, client: GatewayClient, log: str) -> None:
         self._client = client
         self._log = log
+        self.interrupts = Interrupts()
 
     def call(self, session: JavaObject, method: str, request: str) -> str:
         """One call of the JVM; every exception becomes an answer, since py4j would carry only its text."""
-        with _interrupts_end_jobs(session):
-            return json.dumps(self._answer(session, method, json.loads(request)))
+        with self.interrupts.during(lambda: session.sparkContext().cancelAllJobs()) as interrupted:
+            jvm = Jvm(self._client, session, interrupted)
+            return json.dumps(self._answer(jvm, method, json.loads(request)))
 
-    def _answer(self, session: JavaObject, method: str, request: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self, jvm: Jvm, method: str, request: dict[str, Any]) -> dict[str, Any]:
         sql = request["sql"]
         try:
-            return {"ok": self._parse(sql) if method == "parse" else self._execute(session, request["statement"], sql)}
+            return {"ok": self._parse(sql) if method == "parse" else self._execute(jvm, request["statement"], sql)}
         except TidemillError as error:
             return error.envelope(sql)
         except JvmFailure as failure:
@@ -57,35 +56,13 @@ class Endpoint:
 
         return parse(sql).to_json(sql)
 
-    def _execute(self, session: JavaObject, statement: dict[str, Any], sql: str) -> dict[str, Any]:
+    def _execute(self, jvm: Jvm, statement: dict[str, Any], sql: str) -> dict[str, Any]:
         # Imported at the first statement, not with the session: planner and rules take a while to load.
         from tidemill.runtime.dispatch import execute
 
-        return execute(Jvm(self._client, session), statement, sql)
+        return execute(jvm, statement, sql)
 
     class Java:
         """Read by py4j: the interface that this class implements."""
 
         implements = ("tidemill.spark.PlannerEndpoint",)
-
-
-@contextmanager
-def _interrupts_end_jobs(session: JavaObject) -> Iterator[None]:
-    """While it lasts, Ctrl-C cancels Spark's jobs instead of raising KeyboardInterrupt.
-
-    In a PySpark driver the JVM calls back into the thread that waits for it, often the main one. An exception there
-    would leave py4j's connection with answers that nobody reads; the cancelled job ends the statement in good order.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def cancel(_signal: int, _frame: object) -> None:
-        # Another thread: this one's connection is in use.
-        threading.Thread(target=lambda: session.sparkContext().cancelAllJobs(), daemon=True).start()
-
-    before = signal.signal(signal.SIGINT, cancel)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

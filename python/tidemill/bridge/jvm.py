@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from py4j.java_gateway import GatewayClient, JavaClass, JavaObject
 
 import tidemill
+from tidemill.errors import TidemillError
 
 BRIDGE = "org.apache.spark.sql.tidemill.Bridge"
 FAILURES = "org.apache.spark.sql.tidemill.Failures"
@@ -17,8 +18,21 @@ FAILURES = "org.apache.spark.sql.tidemill.Failures"
 class JvmFailure(Exception):  # noqa: N818  # a Throwable of the JVM, under its name in the contract
     """A Throwable that the JVM keeps under `number`; answering with that number makes the JVM throw it on."""
 
-    def __init__(self, number: int, class_name: str, condition: str | None, message: str) -> None:
+    def __init__(
+        self,
+        number: int,
+        class_name: str,
+        condition: str | None,
+        message: str,
+        causes: Sequence[str] = (),
+        jobs: int = 0,
+        cpu_ms: float = 0.0,
+    ) -> None:
+        """`causes`: what its causes say, from the outermost on. `jobs` and `cpu_ms`: Spark's work until it failed."""
         super().__init__(number, class_name, condition, message)
+        self.causes = tuple(causes)
+        self.jobs = jobs
+        self.cpu_ms = cpu_ms
         self.number = number
         self.class_name = class_name
         self.condition = condition
@@ -31,9 +45,13 @@ class JvmFailure(Exception):  # noqa: N818  # a Throwable of the JVM, under its 
 class Jvm:
     """One session of the JVM, for the length of one call of the planner. Cheap to make."""
 
-    def __init__(self, client: GatewayClient, session: JavaObject) -> None:
+    def __init__(
+        self, client: GatewayClient, session: JavaObject, interrupted: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`interrupted`: whether the user has had enough of the call."""
         self._client = client
         self._session = session
+        self._interrupted = interrupted
         self._bridge = JavaClass(BRIDGE, client)
 
     @property
@@ -42,15 +60,31 @@ class Jvm:
         return self._session
 
     def invoke(self, method: str, request: Mapping[str, Any] | None = None) -> Any:
-        """Call a method of Bridge with this session; raises JvmFailure if it throws."""
+        """Call a method of Bridge with this session; raises JvmFailure if it throws.
+
+        Once the call is interrupted, neither a job nor a commit is begun: OPERATION_CANCELED. What follows a commit,
+        and cleaning up, goes on.
+        """
+        begins = method == "run" or (method == "files" and (request or {}).get("do") == "write_new")
+        if begins and self._interrupted():
+            raise TidemillError("OPERATION_CANCELED")
         answer = json.loads(getattr(self._bridge, method)(self._session, json.dumps(request or {})))
         if "failure" in answer:
-            raise JvmFailure(answer["failure"], answer["class"], answer.get("condition"), answer["message"])
+            raise JvmFailure(
+                answer["failure"],
+                answer["class"],
+                answer.get("condition"),
+                answer["message"],
+                answer.get("causes", ()),
+                answer.get("jobs", 0),
+                answer.get("cpu_ms", 0.0),
+            )
         return answer["ok"]
 
     def clone(self, confs: Mapping[str, str | None]) -> Jvm:
         """A clone of the session with these settings (None: unset); this one stays as it is."""
-        return Jvm(self._client, self._bridge.cloneSession(self._session, json.dumps(dict(confs))))
+        session = self._bridge.cloneSession(self._session, json.dumps(dict(confs)))
+        return Jvm(self._client, session, self._interrupted)
 
 
 def keep(client: GatewayClient, throwable: JavaObject) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from tidemill.plan.change import SourceChange
@@ -32,6 +32,18 @@ class Adapter(Protocol):
 
     def change(self, source: Source, old: Position, new: Position, summary: Summary | None) -> SourceChange:
         """What happened from `old` to `new`.  Without an old position: everything is new and nothing can be told."""
+        ...
+
+    def disturbed(self, source: Source, read: Position, now: Position) -> str | None:
+        """Why what a run has read may not be the source at the position `read`, the source being at `now` after the
+        run; None if it is.  What is gone is no reason: whoever read it has it, others have failed."""
+        ...
+
+    def warnings(self, source: Source, period: float | None) -> Iterator[str]:
+        """What can be foreseen of a source that misbehaves.
+
+        `period`: seconds that may lie between two runs; None if no clock fires them.
+        """
         ...
 
     def text(self, position: Position) -> str:

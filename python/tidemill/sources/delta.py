@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from tidemill.sources.base import Source
 from tidemill.sources.recorded import RecordedSource
 
 
@@ -11,3 +14,20 @@ class DeltaSource(RecordedSource):
     """
 
     number = "version"
+
+    def warnings(self, source: Source, period: float | None) -> Iterator[str]:
+        name = source["name"]
+        if not source.get("feed"):
+            yield (
+                f"{name} has no change data feed: updates, deletes and merges are read from whole files that were added"
+                " and removed. ALTER TABLE ... SET TBLPROPERTIES (delta.enableChangeDataFeed = true) makes later ones"
+                " cheaper to read."
+            )
+        retention = source.get("retention_ms")
+        if period is not None and retention is not None and period * 1000 > retention:
+            yield (
+                f"{name} keeps removed files and its log for {retention / 3_600_000:g} hours, but"
+                f" {period / 3600:g} hours may lie between two runs: what VACUUM removes in between makes the next run"
+                " full, with the reason HISTORY_GONE. Set delta.deletedFileRetentionDuration and"
+                " delta.logRetentionDuration to more."
+            )

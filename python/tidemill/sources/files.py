@@ -5,13 +5,17 @@ A position is a listing; new files are insertions (design 10).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tidemill.plan.change import SourceChange
 from tidemill.sources.base import SOURCE_REPLACED, SOURCE_REWRITTEN, Position, Source, Summary, size_known
 
-Listed = Sequence[Any]  # [path, bytes, modified]
+Stamp = tuple[str, str]
+"""Bytes and time of modification, as written on the page."""
+INFERRED = ("json", "csv", "xml")
+"""Formats whose columns Spark guesses from the data."""
 
 
 class FileSource:
@@ -25,7 +29,7 @@ class FileSource:
     def size(self, source: Source, position: Position) -> tuple[float | None, float | None]:
         """Bytes as listed; rows as the catalog last counted them, in proportion to the bytes it saw then."""
         rows, counted = size_known(source)
-        size = float(sum(f[1] for f in position["files"])) if position else counted
+        size = float(position["bytes"]) if position else counted
         if rows is not None and counted and size is not None:
             rows = rows * size / counted
         return rows, size
@@ -37,19 +41,12 @@ class FileSource:
         if old.get("id") != new.get("id"):
             replaced = f"{SOURCE_REPLACED}: {source['name']} is another table now"
             return SourceChange(changed=True, old_readable=False, rows=rows, bytes=size, reason=replaced)
-        before, now = _by_path(old), _by_path(new)
-        gone = [path for path in before if path not in now]
-        rewritten = [path for path in before if path in now and now[path] != before[path]]
-        added = [f for path, f in now.items() if path not in before]
-        reason: str | None = None
-        if gone or rewritten:
-            what = f"{gone[0]} is gone" if gone else f"{rewritten[0]} was written over"
-            reason = f"{SOURCE_REWRITTEN}: {what}"
-        elif _moved(old, new):
-            reason = f"{SOURCE_REWRITTEN}: a partition has other values"
+        before, now = _differing(old, new)
+        added = [path for path in now if path not in before]
+        reason = _rewritten(before, now) or _moved(old, new)
         inserts = None
         if rows is not None and size:
-            inserts = rows * sum(f[1] for f in added) / size
+            inserts = rows * sum(int(now[path][0]) for path in added) / size
         return SourceChange(
             changed=bool(added) or reason is not None,
             old_readable=reason is None,
@@ -60,18 +57,62 @@ class FileSource:
             reason=reason,
         )
 
+    def disturbed(self, source: Source, read: Position, now: Position) -> str | None:
+        """A file that went was read, or the run has failed; one that was written over may have been read as either."""
+        before, after = _differing(read, now)
+        over = (path for path in before if path in after and after[path] != before[path])
+        return next((f"{path} was written over" for path in over), None)
+
+    def warnings(self, source: Source, period: float | None) -> Iterator[str]:
+        if source["format"] in INFERRED and not (source.get("location") or {}).get("table"):
+            yield (
+                f"the columns of {source['name']} were guessed from the files there now: a file with other columns"
+                " will make refreshes fail with TIDEMILL_SCHEMA_CHANGED. A table over the path fixes them."
+            )
+
     def text(self, position: Position) -> str:
         """How many files of how many bytes, up to which time (epoch milliseconds): a listing is too long for a cell."""
-        files = position["files"]
-        newest = max((f[2] for f in files), default=0)
-        return f"{len(files)} files, {sum(f[1] for f in files)} bytes, modified {newest}"
+        return f"{position['files']} files, {position['bytes']} bytes, modified {position['modified']}"
 
 
-def _by_path(position: Mapping[str, Any]) -> dict[str, Listed]:
-    return {f[0]: f for f in position["files"]}
+def _differing(old: Position, new: Position) -> tuple[dict[str, Stamp], dict[str, Stamp]]:
+    """The files of the pages that are not in both listings."""
+    before, now = set(old["pages"]), set(new["pages"])
+    return dict(_read(before - now)), dict(_read(now - before))
 
 
-def _moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether a folder that the catalog gives values to has others now."""
-    values = dict(map(tuple, new.get("partitions") or ()))
-    return any(folder in values and values[folder] != spec for folder, spec in old.get("partitions") or ())
+def _read(pages: Iterable[str]) -> Iterator[tuple[str, Stamp]]:
+    """Path and stamp of each file on pages; see `Listing` in the bridge."""
+    for page in pages:
+        parts = page.split("\0")
+        for folder, files in zip(parts[::2], parts[1::2], strict=True):
+            cells = files.split("/")
+            for name, size, modified in zip(cells[::3], cells[1::3], cells[2::3], strict=True):
+                yield f"{folder}/{name}", (size, modified)
+
+
+def _rewritten(before: Mapping[str, Stamp], now: Mapping[str, Stamp]) -> str | None:
+    rewritten = None
+    for path, stamp in before.items():
+        if path not in now:
+            return f"{SOURCE_REWRITTEN}: {path} is gone"
+        if rewritten is None and now[path] != stamp:
+            rewritten = f"{SOURCE_REWRITTEN}: {path} was written over"
+    return rewritten
+
+
+def _moved(old: Position, new: Position) -> str | None:
+    """Where the catalog gives the files of a folder other partition values than before."""
+    before, now = _values(old), _values(new)
+    moved = {folder for folder in before | now if before.get(folder) != now.get(folder)}
+    if moved and any(path.rsplit("/", 1)[0] in moved for path, _ in _read(old["pages"])):
+        return f"{SOURCE_REWRITTEN}: a partition has other values"
+    return None
+
+
+def _values(position: Position) -> dict[str, list[Any]]:
+    """Values of the partitions in each folder whose name does not tell them."""
+    found: dict[str, list[Any]] = defaultdict(list)
+    for folder, values in position["partitions"]:
+        found[folder].append(values)
+    return found

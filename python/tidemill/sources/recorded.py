@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tidemill.plan.change import SourceChange
 from tidemill.sources.base import HISTORY_GONE, Position, Source, Summary, size_known
 
@@ -44,6 +46,14 @@ class RecordedSource:
             inserts=inserts,
             deletes=deletes,
         )
+
+    def disturbed(self, source: Source, read: Position, now: Position) -> str | None:
+        if read["id"] != now["id"] or now[self.number] < read[self.number]:
+            return f"{source['name']} is another one now"
+        return None
+
+    def warnings(self, source: Source, period: float | None) -> Iterator[str]:
+        yield from ()
 
     def text(self, position: Position) -> str:
         return str(position[self.number])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.runtime.files import Invoker
-from tidemill.sources.base import Adapter, Position, Source
+from tidemill.sources.base import SOURCE_REPLACED, Adapter, Position, Source
 from tidemill.sources.delta import DeltaSource
 from tidemill.sources.files import FileSource
 from tidemill.sources.static import StaticSource
@@ -34,19 +35,50 @@ def adapter(source: Source) -> Adapter:
     return ADAPTERS[source["kind"]]
 
 
-def pin(jvm: Invoker, sources: Sequence[Source], since: Sequence[Position] | None = None) -> list[Pinned]:
+def pin(
+    jvm: Invoker,
+    sources: Sequence[Source],
+    since: Sequence[Position] | None = None,
+    at: Sequence[Position] | None = None,
+) -> list[Pinned]:
     """Takes the positions of all sources in one call of the bridge, without a Spark job; one answer per source, in
     their order.
 
-    `since`: the position up to which each source was read before (None: never).  Works on stored source entries too:
-    nothing is analysed.
+    `since`: the position up to which each source was read before (None: never).  `at`: positions that were taken
+    before and count as the present ones (None: take it now).  Works on stored source entries too: nothing is analysed.
     """
-    old = list(since) if since is not None else [None] * len(sources)
-    answer = jvm.invoke("pin", {"sources": [dict(s) for s in sources], "since": old})
-    return [
+    known = list(since) if since is not None else [None] * len(sources)
+    old = [p if p is None or _kind(p) == s["kind"] else None for s, p in zip(sources, known, strict=True)]
+    given = list(at) if at is not None else [None] * len(sources)
+    answer = jvm.invoke("pin", {"sources": [dict(s) for s in sources], "since": old, "at": given})
+    pinned = [
         Pinned(now, adapter(source).change(source, before, now, summary))
         for source, before, now, summary in zip(sources, old, answer["positions"], answer["changes"], strict=True)
     ]
+    return [
+        p if (before is None) == (asked is None) else replace(p, change=_of_another_kind(source, p.change))
+        for source, p, before, asked in zip(sources, pinned, old, known, strict=True)
+    ]
+
+
+def _of_another_kind(source: Source, change: SourceChange) -> SourceChange:
+    return replace(change, changed=True, reason=f"{SOURCE_REPLACED}: {source['name']} is of another kind now")
+
+
+def check_undisturbed(jvm: Invoker, view: str, sources: Sequence[Source], read: Sequence[Position]) -> None:
+    """After a run has read `sources` at the positions `read`: they were still there to be read.  No Spark job runs.
+
+    Raises TIDEMILL_SOURCE_DISTURBED.
+    """
+    now = jvm.invoke("pin", {"sources": [dict(s) for s in sources]})["positions"]
+    for source, before, after in zip(sources, read, now, strict=True):
+        if before is not None and (reason := adapter(source).disturbed(source, before, after)):
+            raise TidemillError("TIDEMILL_SOURCE_DISTURBED", {"view": view, "source": source["name"], "reason": reason})
+
+
+def warnings(source: Source, period: float | None) -> Iterator[str]:
+    """What a view over this source should expect; see `Adapter.warnings`."""
+    return adapter(source).warnings(source, period)
 
 
 def tells_changes(source: Source) -> bool:
@@ -56,13 +88,17 @@ def tells_changes(source: Source) -> bool:
 
 def describe_position(position: Position) -> str:
     """A position as the column `positions` of SHOW REFRESHES shows it."""
+    return ADAPTERS[_kind(position)].text(position)
+
+
+def _kind(position: Position) -> str:
+    """The kind of source that has such positions."""
     match position:
         case {"version": _}:
-            kind = "delta"
+            return "delta"
         case {"run": _}:
-            kind = "view"
+            return "view"
         case {"files": _}:
-            kind = "files"
+            return "files"
         case _:
-            kind = "static"
-    return ADAPTERS[kind].text(position)
+            return "static"

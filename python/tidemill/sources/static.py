@@ -5,6 +5,8 @@ The latter are JDBC tables, tables of other catalogs, fixed versions of a table.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tidemill.plan.change import SourceChange
 from tidemill.sources.base import Position, Source, Summary, size_known
 
@@ -23,6 +25,16 @@ class StaticSource:
     def change(self, source: Source, old: Position, new: Position, summary: Summary | None) -> SourceChange:
         rows, size = size_known(source)
         return SourceChange(changed=False, old_readable=True, rows=rows, bytes=size, inserts=0.0, deletes=0.0)
+
+    def disturbed(self, source: Source, read: Position, now: Position) -> str | None:
+        return None
+
+    def warnings(self, source: Source, period: float | None) -> Iterator[str]:
+        if not source.get("constant"):
+            yield (
+                f"{source['name']} cannot tell its changes ({source.get('reason')}): every refresh will be full, with"
+                " the reason NOT_INCREMENTAL."
+            )
 
     def text(self, position: Position) -> str:
         return ""

@@ -40,10 +40,18 @@ object Planner {
    * @throws org.apache.spark.sql.AnalysisException the planner's own error; Spark's errors are thrown as they were
    */
   private[spark] def call(session: SparkSession, method: String, request: JValue, sql: String): JValue = {
-    val endpoint = attached.getOrElse(PlannerProcess.endpoint(session))
+    def ask(): JValue =
+      parse(attached.getOrElse(PlannerProcess.endpoint(session)).call(session, method, compact(render(request))))
+    def failed(e: Throwable) = throw Errors.plannerFailed(s"its process does not answer: ${e.getMessage}", Some(e))
     val answer =
-      try parse(endpoint.call(session, method, compact(render(request))))
-      catch { case NonFatal(e) => throw Errors.plannerFailed(s"its process does not answer: ${e.getMessage}", Some(e)) }
+      try ask()
+      catch {
+        case e: TidemillException => throw e // it could not be started
+        // It may have died since the last statement without anybody noticing. To parse changes nothing.
+        case NonFatal(_) if method == "parse" && attached.isEmpty && PlannerProcess.hasEnded =>
+          try ask() catch { case NonFatal(e) => failed(e) }
+        case NonFatal(e) => failed(e)
+      }
     answer match {
       case JObject(List(("ok", ok))) => ok
       case JObject(List(("error", error))) => throw Errors.fromPlanner(error, sql)

@@ -7,11 +7,10 @@ import java.nio.file.{Files, Path}
 import java.security.SecureRandom
 import java.util.{Base64, LinkedList}
 import java.util.concurrent.{CompletableFuture, ExecutionException, TimeoutException, TimeUnit}
-import javax.net.SocketFactory
 
 import scala.jdk.CollectionConverters._
 
-import py4j.{CallbackClient, JavaServer, Py4JPythonClient, PythonClient}
+import py4j.JavaServer
 
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.SparkSession
@@ -37,6 +36,9 @@ private[spark] object PlannerProcess extends Logging {
     }
     running.get.endpoint
   }
+
+  /** Whether the process has ended, or is about to. */
+  def hasEnded: Boolean = synchronized(running).forall(_.process.waitFor(1, TimeUnit.SECONDS))
 
   def stop(): Unit = synchronized {
     running.foreach(_.close())
@@ -101,7 +103,7 @@ private[spark] object PlannerProcess extends Logging {
    * runs in the thread that called Python: job group, active session and all else of the thread stay in place.
    */
   private def listen(door: Door, token: String): JavaServer = {
-    val client = new PlannerClient(0, InetAddress.getLoopbackAddress, token)
+    val client = new TokenClient(0, InetAddress.getLoopbackAddress, token)
     val server = new JavaServer(door, 0, 0, 0, null, client, token)
     client.setGateway(server.getGateway)
     client.setJavaServer(server)
@@ -110,20 +112,6 @@ private[spark] object PlannerProcess extends Logging {
     Thread.currentThread.setContextClassLoader(getClass.getClassLoader)
     try server.start(true) finally Thread.currentThread.setContextClassLoader(callers)
     server
-  }
-
-  /** py4j's own loses the token when it learns the port that Python listens on. */
-  private class PlannerClient(port: Int, address: InetAddress, token: String)
-    extends PythonClient(
-      null, null, port, address, CallbackClient.DEFAULT_MIN_CONNECTION_TIME,
-      CallbackClient.DEFAULT_MIN_CONNECTION_TIME_UNIT, SocketFactory.getDefault, null, true, 0, token) {
-
-    override def copyWith(pythonAddress: InetAddress, pythonPort: Int): Py4JPythonClient = {
-      val copy = new PlannerClient(pythonPort, pythonAddress, token)
-      copy.setGateway(gateway)
-      copy.setJavaServer(javaServer)
-      copy
-    }
   }
 
   /** Copies what the child prints to Spark's log (never to our standard output) and keeps its last lines. */

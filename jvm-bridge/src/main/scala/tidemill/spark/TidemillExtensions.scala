@@ -3,7 +3,7 @@ package tidemill.spark
 import java.util.{Collections, WeakHashMap}
 
 import org.apache.spark.sql.{SparkSessionExtensions, SparkSessionExtensionsProvider}
-import org.apache.spark.sql.tidemill.{ReadNewestRun, RefuseWrites, RefuseWritesResolved, ReplaceIncrementalOutput}
+import org.apache.spark.sql.tidemill.{FixedSettings, ReadNewestRun, RefuseWrites, RefuseWritesResolved, ReplaceIncrementalOutput}
 
 /**
  * The entry point: `spark.sql.extensions=tidemill.spark.TidemillExtensions`.
@@ -15,10 +15,12 @@ class TidemillExtensions extends SparkSessionExtensionsProvider {
 
   override def apply(extensions: SparkSessionExtensions): Unit =
     if (TidemillExtensions.applied.add(extensions)) {
+      FixedSettings.register()
       extensions.injectParser((session, delegate) => ParserProxy(session, delegate))
       // Before Spark resolves a name: then the refusal comes first, whatever Spark would say about the statement.
       extensions.injectHintResolutionRule(session => RefuseWrites(session))
-      extensions.injectCheckRule(session => RefuseWritesResolved(session))
+      extensions.injectResolutionRule(session => RefuseWrites(session))
+      extensions.injectPostHocResolutionRule(session => RefuseWritesResolved(session))
       extensions.injectResolutionRule(session => ReplaceIncrementalOutput(session))
       extensions.injectPostHocResolutionRule(session => new ReadNewestRun(session))
     }

@@ -14,7 +14,7 @@ import org.apache.spark.sql.classic.SparkSession
 
 /**
  * What Python calls. Each method takes a session and a JSON request, and answers `{"ok": ...}` or
- * `{"failure": number, "class", "condition", "message"}`; it throws nothing, because an exception would cross py4j
+ * `{"failure": number, "class", "condition", "message", "causes": [text]}`, with "jobs" and "cpu_ms" if it ran some; it throws nothing, because an exception would cross py4j
  * as text only.
  */
 object Bridge {
@@ -25,6 +25,7 @@ object Bridge {
   def settings(session: SparkSession, request: String): String = answer(session, request, Plans.settings)
   def files(session: SparkSession, request: String): String = answer(session, request, Store.files)
   def pin(session: SparkSession, request: String): String = answer(session, request, Store.pin)
+  def delta(session: SparkSession, request: String): String = answer(session, request, Store.delta)
   def catalog(session: SparkSession, request: String): String = answer(session, request, Store.catalog)
 
   /** A clone of the session (temporary views, functions and settings included) with `confs` set; the original stays. */
@@ -48,18 +49,29 @@ object Bridge {
   lazy val version: String =
     Using.resource(getClass.getResourceAsStream("/tidemill/version"))(Source.fromInputStream(_)(Codec.UTF8).mkString.trim)
 
+  private def failed(e: Throwable): JObject = {
+    val condition = e match {
+      case known: SparkThrowable => Option(known.getCondition)
+      case _ => None
+    }
+    ("failure" -> Failures.keep(e)) ~ ("class" -> e.getClass.getName) ~
+      ("condition" -> condition) ~ ("message" -> String.valueOf(e.getMessage)) ~ ("causes" -> causes(e))
+  }
+
+  /** What the causes of a Throwable say, from the outermost on. */
+  private def causes(e: Throwable): List[String] =
+    Iterator.iterate(e.getCause)(_.getCause).takeWhile(_ != null).take(MostCauses).map(c => String.valueOf(c.getMessage)).toList
+
+  private val MostCauses = 20
+
   private def answer(session: SparkSession, request: String, f: (SparkSession, JValue) => JValue): String =
     try compact(render("ok" -> session.withActive(f(session, parse(request)))))
     catch {
       case e: ControlThrowable => throw e
       case e: VirtualMachineError => throw e
-      case e: Throwable =>
-        val condition = e match {
-          case known: SparkThrowable => Option(known.getCondition)
-          case _ => None
-        }
-        compact(render(
-          ("failure" -> Failures.keep(e)) ~ ("class" -> e.getClass.getName) ~
-            ("condition" -> condition) ~ ("message" -> String.valueOf(e.getMessage))))
+      case measured: MeasuredFailure =>
+        val spent = ("jobs" -> measured.cost.jobs) ~ ("cpu_ms" -> measured.cost.cpuMillis)
+        compact(render(failed(measured.failure) ~ spent))
+      case e: Throwable => compact(render(failed(e)))
     }
 }

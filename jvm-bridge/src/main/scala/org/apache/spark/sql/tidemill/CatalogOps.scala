@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.TableIdentifier
 import org.apache.spark.sql.catalyst.catalog.{CatalogStorageFormat, CatalogTable, CatalogTableType, CatalogUtils}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.catalog.CatalogManager.SESSION_CATALOG_NAME
+import org.apache.spark.sql.errors.QueryCompilationErrors
 import org.apache.spark.sql.types.StructType
 
 /**
@@ -20,6 +21,10 @@ private[tidemill] object CatalogOps {
     val catalog = session.sessionState.catalog
     Json.text(request, "do") match {
       case "qualify" => qualify(session, Json.texts(request, "name"))
+      case "check_name" =>
+        // Spark checks when the entry is made: too late for a name that is a path (`../../x`).
+        if (!table.table.matches("\\w+")) throw QueryCompilationErrors.invalidNameForTableOrDatabaseError(table.table)
+        JBool(true)
       case "lookup" =>
         if (catalog.databaseExists(table.database.get) && catalog.tableExists(table)) describe(catalog.getTableMetadata(table)) else JNull
       case "create_table" =>

@@ -63,7 +63,7 @@ final class Decoder(session: SparkSession, query: Query) {
       case "union" => union(wire)
       case "sort" => sort(wire)
       case "limit" => limit(wire)
-      case "opaque" => opaque(wire)
+      case "opaque" | "row_wise" | "window" => opaque(wire)
       case "replicate" => replicate(wire)
       case "observe" => observe(wire)
       case "reference" =>
@@ -339,18 +339,23 @@ final class Decoder(session: SparkSession, query: Query) {
     val count = int(wire \ "children")
     val (children, subqueries) = all.splitAt(count)
     require(children.length == node.inputs.length, "an opaque node keeps its number of inputs")
-    // Some operators name columns by position: give each child the order that the operator was built over.
+    val asked = list(wire \ "columns").map(int)
+    // Some operators name columns by position: give each child the order that the operator was built over, and behind
+    // it what it did not have then and is to pass on.
     val placed = children.zip(node.inputs).map { case (child, ids) =>
-      val wanted = ids.map(column(child, _))
+      val more = asked.filter(c => child.columns.contains(c) && !node.columns.valuesIterator.contains(c))
+      val wanted = (ids ++ more).map(column(child, _))
       if (child.plan.output.map(_.exprId) == wanted.map(_.exprId)) child.plan else Project(wanted, child.plan)
     }
     val below: Columns = children.flatMap(_.columns).toMap
     val plans = subqueries.zip(node.subqueries).map { case (decoded, ids) =>
       Project(ids.map(column(decoded, _)), decoded.plan)
     }
-    val (plan, produced) = Opaque.rebuild(node, placed, below, plans)
-    val outputs = list(wire \ "columns").map(int).map { c =>
-      c -> produced.getOrElse(c, throw new IllegalArgumentException(s"${plan.nodeName} does not give column #$c"))
+    val passed = asked.filterNot(node.columns.valuesIterator.contains).flatMap(c => below.get(c).map(c -> _))
+    val (plan, produced) = Opaque.rebuild(node, placed, below, plans, passed.map(_._2))
+    val outputs = asked.map { c =>
+      c -> produced.orElse(passed.toMap).applyOrElse(
+        c, (_: Int) => throw new IllegalArgumentException(s"${plan.nodeName} does not give column #$c"))
     }
     computed(outputs, plan)
   }

@@ -9,9 +9,10 @@ import org.apache.spark.sql.catalyst.TableIdentifier
 import org.apache.spark.sql.catalyst.catalog.CatalogTable
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.delta.{DeltaColumnMapping, DeltaLog, Snapshot}
+import org.apache.spark.sql.delta.{DeltaColumnMapping, DeltaConfigs, DeltaLog, Snapshot}
 import org.apache.spark.sql.delta.actions.AddFile
-import org.apache.spark.sql.delta.files.{TahoeBatchFileIndex, TahoeLogFileIndex}
+import org.apache.spark.sql.delta.commands.cdc.CDCReader
+import org.apache.spark.sql.delta.files.{TahoeBatchFileIndex, TahoeFileIndex, TahoeLogFileIndex}
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 
 /**
@@ -28,6 +29,12 @@ private[tidemill] object DeltaSource {
     case other => s"a Delta relation over ${other.getClass.getSimpleName}"
   }
 
+  /** Whether this relation shows the content of an incremental view, and not the table of one that was never filled. */
+  def shows(files: HadoopFsRelation): Boolean = files.location match {
+    case index: TahoeFileIndex => DeltaResult.filled(index.metadata)
+    case _ => true
+  }
+
   def describe(leaf: LogicalRelation, files: HadoopFsRelation): JValue = {
     val index = files.location.asInstanceOf[TahoeLogFileIndex]
     val snapshot = index.getSnapshot
@@ -41,6 +48,9 @@ private[tidemill] object DeltaSource {
       "bytes" -> Json.ofLong(sizeOf(snapshot)),
       "rows" -> Json.ofLong(leaf.catalogTable.flatMap(_.stats).flatMap(_.rowCount).map(_.toLong)),
       "partitions" -> Json.ofTexts(snapshot.metadata.partitionColumns),
+      "feed" -> JBool(CDCReader.isCDCEnabledOnTable(snapshot.metadata, files.sparkSession)),
+      "retention_ms" -> JLong(Seq(DeltaConfigs.TOMBSTONE_RETENTION, DeltaConfigs.LOG_RETENTION)
+        .map(c => DeltaConfigs.getMilliSeconds(c.fromMetaData(snapshot.metadata))).min),
       "location" -> JObject("root" -> JString(index.path.toString), "table" -> FileSource.tableOf(leaf.catalogTable)))
   }
 

@@ -84,6 +84,8 @@ final class Encoder(id: Long) extends PredicateHelper {
       case u: Union if !u.byName && !u.allowMissingCol => union(u)
       case s: Sort if s.global => sort(s)
       case GlobalLimit(limit, LocalLimit(_, child)) => limited(limit, child)
+      case o: Offset => // alone; its order must stay with it, and Spark wants limit and offset together to fit an Int
+        limited(Literal(Int.MaxValue - o.offsetExpr.eval().asInstanceOf[Int]), o)
       case other => opaque(other, s"${other.nodeName} has no incremental form")
     }
     expressions.widen(plan.output, encoded.scope)
@@ -100,7 +102,8 @@ final class Encoder(id: Long) extends PredicateHelper {
   private def scan(leaf: LogicalPlan): Encoded = {
     val number = sources.number(leaf)
     val fields = sources.sources(number).fields
-    val columns = leaf.output.zip(fields).filter { case (a, _) => used.contains(a) }.map { case (a, field) =>
+    // by name: a source that orders its columns anew is read by the same plan
+    val columns = leaf.output.zip(fields).filter { case (a, _) => used.contains(a) }.sortBy(_._2).map { case (a, field) =>
       (a, expressions.newColumn(a), field)
     }
     Encoded(
@@ -265,22 +268,30 @@ final class Encoder(id: Long) extends PredicateHelper {
     val queries = Opaque.subqueries(plan).map(_.plan)
     val subqueries = queries.map(visit)
     val below = children.foldLeft(Map.empty: Columns)(_ ++ _.scope)
-    val columns = plan.output.filter(a => used.contains(a)).map { a =>
+    // What partitions a window is asked for above it too: which rows of its answer a change touches.
+    val asked = plan match {
+      case w: Window => used ++ AttributeSet(w.partitionSpec)
+      case _ => used
+    }
+    val columns = plan.output.filter(asked.contains).map { a =>
       a.exprId -> below.getOrElse(a.exprId, expressions.newColumn(a))
     }
     def listed(plan: LogicalPlan, encoded: Encoded): Seq[Int] = plan.output.flatMap(a => encoded.scope.get(a.exprId))
     val number = nodes.length
     nodes += OpaqueNode(
       plan, below ++ columns, plans.zip(children).map((listed _).tupled), queries.zip(subqueries).map((listed _).tupled))
-    val node =
-      ("op" -> "opaque") ~ ("name" -> plan.nodeName) ~ ("node" -> number) ~ ("reason" -> reason) ~
-        ("columns" -> columns.map(_._2).toList.distinct) ~ ("children" -> children.length)
-    val extra: JObject = plan match {
+    val kept =
+      ("node" -> number) ~ ("columns" -> columns.map(_._2).toList.distinct) ~ ("children" -> children.length) ~
+        ("text" -> Opaque.text(plan, below))
+    val node: JObject = plan match {
       case w: Window if queries.isEmpty =>
-        ("partition" -> w.partitionSpec.map(expressions.encode(_, below)).toList) ~ ("order" -> order(w.orderSpec, below))
-      case _ => JObject()
+        ("op" -> "window") ~ kept ~ ("partition" -> w.partitionSpec.map(expressions.encode(_, below)).toList) ~
+          ("calls" -> w.windowExpressions.flatMap(Opaque.windowCall).toList)
+      case _: Expand | _: Generate if queries.isEmpty && plan.deterministic =>
+        ("op" -> "row_wise") ~ ("name" -> plan.nodeName) ~ kept
+      case _ => ("op" -> "opaque") ~ ("name" -> plan.nodeName) ~ ("reason" -> reason) ~ kept
     }
-    Encoded(node ~ extra ~ inputs(children ++ subqueries: _*), columns.toMap)
+    Encoded(node ~ inputs(children ++ subqueries: _*), columns.toMap)
   }
 }
 

@@ -29,6 +29,7 @@ object ExactSumExpressions {
     case ("tidemill_wide_sum", Seq(x, n)) => Some(WideSumAggregate(x, n))
     case ("tidemill_wide_merge", Seq(state)) => Some(WideMergeAggregate(state))
     case ("tidemill_wide_value", Seq(state, Literal(scale: Int, IntegerType))) => Some(WideValue(state, scale))
+    case ("tidemill_observed_sum", Seq(x)) => Some(ObservedSum(x))
     case _ if name.startsWith("tidemill_") =>
       throw new IllegalArgumentException(s"no function $name with ${arguments.length} arguments")
     case _ => None

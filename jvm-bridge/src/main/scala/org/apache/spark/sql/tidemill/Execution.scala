@@ -5,6 +5,7 @@ import scala.util.Try
 import org.apache.hadoop.fs.{FileSystem, Path}
 
 import org.apache.spark.sql.SaveMode
+import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution._
@@ -31,6 +32,14 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
     case given => given
   }
 
+  /** Columns of the plan that hold partition values as text, each with the name of the column that they are values of. */
+  private val partitions: Seq[(String, String)] = list(sink \ "partitions").map {
+    case JArray(List(JString(column), JString(of))) => (column, of)
+    case other => throw new IllegalArgumentException(s"not a partition column: ${ExpressionDecoder.show(other)}")
+  }
+
+  private def partitionAttributes: Seq[UnresolvedAttribute] = partitions.map { case (column, _) => UnresolvedAttribute.quoted(column) }
+
   private def option(value: JValue): Option[String] = Some(value).collect { case JString(s) => s }
 
   def run(): JObject = {
@@ -41,6 +50,7 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
       val number = request \ "run" match { case JInt(n) => n.toLong; case _ => 0L }
       val label = option(request \ "output").getOrElse("result")
       val shaped = sink \ "files" match {
+        case _ if partitions.nonEmpty => RebalancePartitions(partitionAttributes, plan)
         case JInt(files) => Execution.intoFiles(plan, files.toInt)
         case _ => plan
       }
@@ -93,13 +103,16 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
 
   private def parquet(leaf: IncrementalOutput): JObject = {
     val path = new Path(text(sink \ "path"))
-    // No _SUCCESS file: the log, not a marker, says what is committed.
-    val options = Map("mapreduce.fileoutputcommitter.marksuccessfuljobs" -> "false")
+    val options = Map(
+      // No _SUCCESS file: the log, not a marker, says what is committed.
+      "mapreduce.fileoutputcommitter.marksuccessfuljobs" -> "false",
+      // Files come into the folder when the job commits, so what is listed there is of no attempt that lost.
+      "mapreduce.fileoutputcommitter.algorithm.version" -> "1")
     val command = InsertIntoHadoopFsRelationCommand(
       outputPath = path,
       staticPartitions = Map.empty,
       ifPartitionNotExists = false,
-      partitionColumns = Nil,
+      partitionColumns = partitionAttributes,
       bucketSpec = None,
       fileFormat = new ParquetFileFormat,
       options = options,
@@ -113,12 +126,21 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
     // The write command may sit below an adaptive plan; only it counts the rows.
     val count = written.flatMap(collectFirst(_) { case w: DataWritingCommandExec => w.metrics("numOutputRows").value })
       .getOrElse(throw new IllegalStateException("Spark's write command is not in the executed plan"))
-    val files = fileSystem(path).listStatus(path).toList
-      .filter(f => f.isFile && f.getPath.getName.startsWith("part-")).sortBy(_.getPath.getName)
-    val listed = files.map { f =>
-      ("path" -> f.getPath.toString) ~ ("bytes" -> f.getLen) ~ ("modified" -> f.getModificationTime)
+    answer(JArray(listed(path)), JInt(count), written)
+  }
+
+  /** The files below `path`; with partitions, each says its values, and the folder that Spark gives them in a table. */
+  private def listed(path: Path): List[JObject] = {
+    val root = fileSystem(path).makeQualified(path)
+    val found = Files.walk(Seq(root), session.sessionState.newHadoopConf(), name => !name.startsWith(".") && !name.startsWith("_SUCCESS"))
+    found.toList.filter(_.getPath.getName.startsWith("part-")).sortBy(_.getPath.toString).map { f =>
+      val file = ("path" -> f.getPath.toString) ~ ("bytes" -> f.getLen) ~ ("modified" -> f.getModificationTime)
+      if (partitions.isEmpty) file
+      else {
+        val values = Partitions.valuesOf(root, f.getPath.getParent)
+        file ~ ("partition" -> JArray(values.map(Json.of).toList)) ~ ("folder" -> Partitions.folder(partitions.map(_._2), values))
+      }
     }
-    answer(JArray(listed), JInt(count), written)
   }
 
   private def answer(files: JArray, rows: JValue, executed: Option[SparkPlan]): JObject =

@@ -73,7 +73,7 @@ final class ExpressionDecoder(session: SparkSession, query: Query) {
 
   private def call(name: String, wire: JValue, columns: Columns): Expression = {
     val arguments = list(wire \ "args").map(build(_, columns))
-    val built = ExactSumExpressions.lookup(name, arguments).getOrElse(
+    val built = Partitions.lookup(name, arguments).orElse(ExactSumExpressions.lookup(name, arguments)).getOrElse(
       FunctionRegistry.builtin.lookupFunction(FunctionIdentifier(name), arguments))
     built match {
       case f: AggregateFunction =>

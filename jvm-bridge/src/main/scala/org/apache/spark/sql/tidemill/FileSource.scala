@@ -17,8 +17,9 @@ import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.HadoopFSUtils
 
 /**
- * Tables and paths of a file format. Position: the listing, {"files": [[path, bytes, modified]...], "id": text,
- * "partitions": [[folder, {column: value}]...]}; `partitions` holds those whose folder's name does not tell their values.
+ * Tables and paths of a file format. Position: what [[Listing]] says of the files, and {"id": text,
+ * "partitions": [[folder, {column: value}]...]}: those of folders whose name does not tell the values of the one
+ * partition that lies there.
  */
 private[tidemill] object FileSource {
   def describe(leaf: LogicalRelation, files: HadoopFsRelation): JValue = {
@@ -78,19 +79,13 @@ private[tidemill] object FileSource {
       if (Json.flag(location, "catalog")) inCatalog(session, table.get, options)
       else if (Json.flag(location, "sink")) (new MetadataLogFileIndex(session, roots.head, options, None).allFiles(), Nil)
       else (inFolders(session, roots, options, Json.flag(location, "partitioned")), Nil)
-    JObject(
-      "files" -> listing(listed),
+    Listing.position(listed).merge(JObject(
       "id" -> JString(idOf(table, roots.map(_.toString))),
-      "partitions" -> JArray(partitions.toList))
+      "partitions" -> JArray(partitions.toList)))
   }
 
-  private def listing(files: Seq[FileStatus]): JValue =
-    JArray(files.map(f => (f.getPath.toString, f)).sortBy(_._1).map { case (path, f) =>
-      JArray(List(JString(path), JLong(f.getLen), JLong(f.getModificationTime)))
-    }.toList)
-
   /** The files that Spark would read below `roots`: its rules for hidden files, empty files, depth and path options. */
-  private def inFolders(
+  def inFolders(
       session: SparkSession, roots: Seq[Path], options: Map[String, String], partitioned: Boolean): Seq[FileStatus] = {
     val conf = session.sessionState.newHadoopConfWithOptions(options)
     val rules = new ExactFileIndex(session, roots, Nil, options, PartitionSpec.emptySpec)
@@ -111,11 +106,13 @@ private[tidemill] object FileSource {
     val partitions = session.sessionState.catalog.listPartitions(table.identifier).map { p =>
       Files.qualified(new Path(p.location), conf) -> p.spec
     }
-    val named = partitions.collect {
-      case (folder, spec) if !valuesOf(folder, table.partitionSchema).contains(spec) =>
-        JArray(List(JString(folder.toString), Json.ofMap(spec)))
+    // several partitions may lie in one folder: each has all of its rows
+    val folders = partitions.groupMap(_._1)(_._2).toSeq.sortBy(_._1.toString)
+    val named = folders.flatMap { case (folder, specs) =>
+      if (valuesOf(folder, table.partitionSchema).toSeq == specs) Nil
+      else specs.map(spec => JArray(List(JString(folder.toString), Json.ofMap(spec))))
     }
-    val files = Files.eachFolder(partitions.map(_._1), conf)
+    val files = Files.eachFolder(folders.map(_._1), conf)
       .filterNot(s => s.isDirectory || HadoopFSUtils.shouldFilterOutPathName(s.getPath.getName))
     (files.filter(rules.reads), named)
   }
@@ -131,42 +128,25 @@ private[tidemill] object FileSource {
   }
 
   def snapshot(session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, position: JValue): LogicalPlan =
-    reading(session, leaf, files, position, filesOf(position)).newInstance()
+    reading(session, leaf, files, position, Listing.of(position)).newInstance()
 
   def changes(
       session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, fields: Seq[String],
       from: JValue, to: JValue): LogicalPlan = {
-    val known = filesOf(from).toSet
-    val added = filesOf(to).filterNot(known)
     // the table's statistics say nothing about a part of its files
-    Sources.inserted(reading(session, leaf, files, to, added).copy(catalogTable = None).newInstance(), fields)
-  }
-
-  private type Listed = (String, Long, Long)
-
-  private def filesOf(position: JValue): Seq[Listed] = Json.items(position, "files").map {
-    case JArray(List(JString(path), bytes, modified)) => (path, number(bytes), number(modified))
-    case other => throw new IllegalArgumentException(s"Not an entry of a listing: ${Json.print(other)}")
-  }
-
-  private def number(value: JValue): Long = value match {
-    case JInt(n) => n.toLong
-    case JLong(n) => n
-    case other => throw new IllegalArgumentException(s"Not a number: ${Json.print(other)}")
+    Sources.inserted(reading(session, leaf, files, to, Listing.added(from, to)).copy(catalogTable = None).newInstance(), fields)
   }
 
   /** The original relation over exactly `listed`, with partition values as the original has them. */
   private def reading(
       session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, position: JValue,
-      listed: Seq[Listed]): LogicalRelation = {
-    val statuses = listed.map { case (path, bytes, modified) =>
-      new FileStatus(bytes, false, 0, 0, modified, new Path(path))
-    }
+      listed: Seq[Listing.Listed]): LogicalRelation = {
+    val statuses = listed.map(Listing.status)
     val index = files.location match {
       case _: CatalogFileIndex =>
         val named = Json.items(position, "partitions").collect {
           case JArray(List(JString(folder), spec: JObject)) => folder -> Json.textMap(JObject("v" -> spec), "v")
-        }.toMap
+        }.groupMap(_._1)(_._2)
         new ExactFileIndex(session, files.location.rootPaths, statuses, files.options,
           specOf(session, files.partitionSchema, statuses, named))
       case original => ExactFileIndex.inferring(session, original.rootPaths, statuses, files.options, files.partitionSchema)
@@ -176,14 +156,13 @@ private[tidemill] object FileSource {
 
   private def specOf(
       session: SparkSession, schema: StructType, files: Seq[FileStatus],
-      named: Map[String, Map[String, String]]): PartitionSpec = {
+      named: Map[String, Seq[Map[String, String]]]): PartitionSpec = {
     val zone = session.sessionState.conf.sessionLocalTimeZone
     val folders = files.map(_.getPath.getParent).distinct
-    PartitionSpec(schema, folders.map { folder =>
-      val values = named.get(folder.toString).orElse(valuesOf(folder, schema)).getOrElse {
-        throw new IllegalStateException(s"The partition of '$folder' is not known")
-      }
-      PartitionPath(CatalogTablePartition(values, CatalogStorageFormat.empty).toRow(schema, zone), folder)
+    PartitionSpec(schema, folders.flatMap { folder =>
+      val specs = named.getOrElse(folder.toString, valuesOf(folder, schema).toSeq)
+      if (specs.isEmpty) throw new IllegalStateException(s"The partition of '$folder' is not known")
+      specs.map(values => PartitionPath(CatalogTablePartition(values, CatalogStorageFormat.empty).toRow(schema, zone), folder))
     })
   }
 }
@@ -239,6 +218,12 @@ private[tidemill] class ExactFileIndex(
 }
 
 private[tidemill] object ExactFileIndex {
+  /** Over `files`, with partition columns as the folders below `roots` alone tell them. */
+  def guessing(session: SparkSession, roots: Seq[Path], files: Seq[FileStatus], options: Map[String, String]): ExactFileIndex = {
+    lazy val index: ExactFileIndex = new ExactFileIndex(session, roots, files, options, index.inferred())
+    index
+  }
+
   /** Over `files`, with values for the partition columns `schema` read from the folders below `roots`. */
   def inferring(
       session: SparkSession, roots: Seq[Path], files: Seq[FileStatus], options: Map[String, String],

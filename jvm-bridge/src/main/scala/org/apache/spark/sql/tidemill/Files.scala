@@ -5,7 +5,7 @@ import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{FileAlreadyExistsException, Files => Nio, Path => NioPath, Paths, StandardCopyOption, StandardOpenOption}
 import java.util.UUID
 
-import scala.util.Using
+import scala.util.{Try, Using}
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException => HadoopExists, FileContext, FileStatus, FileSystem, Options, Path}
@@ -37,7 +37,13 @@ object Files {
       case "mkdirs" => JBool(path("path").getFileSystem(conf).mkdirs(path("path")))
       case "delete" =>
         JInt(Json.texts(request, "paths").map(qualified(_, conf)).count(p => p.getFileSystem(conf).delete(p, true)))
+      case "delete_empty" => Json.texts(request, "paths").foreach(p => deleteEmpty(qualified(p, conf), conf)); JBool(true)
+      case "newest" =>
+        new ViewLog(path("path"), conf).newest().fold[JValue](JNull) { case (run, text) =>
+          JObject("run" -> JLong(run), "text" -> JString(text))
+        }
       case "exists" => JBool(path("path").getFileSystem(conf).exists(path("path")))
+      case "stat" => JArray(stat(Json.texts(request, "paths"), conf).map(_.fold[JValue](JNull)(entry)).toList)
       case "missing" => JArray(missing(Json.texts(request, "paths"), conf).map(JString(_)).toList)
       case "rename" => JBool(rename(path("from"), path("to"), conf))
       case "qualify" => JString(path("path").toString)
@@ -81,6 +87,14 @@ object Files {
       val path = new Path(text)
       if (path.getFileSystem(conf).exists(path)) None else Some(text)
     }.flatten
+
+  /** What lies under each of `paths`; None if there is nothing. */
+  def stat(paths: Seq[String], conf: Configuration): Seq[Option[FileStatus]] =
+    eachInThreads(paths) { text =>
+      val path = new Path(text)
+      try Some(path.getFileSystem(conf).getFileStatus(path))
+      catch { case _: FileNotFoundException => None }
+    }
 
   private def eachInThreads[A, B](items: Seq[A])(work: A => B): Seq[B] =
     if (items.size < 4) items.map(work) else ThreadUtils.parmap(items, "tidemill-files", ListingThreads)(work)
@@ -178,6 +192,12 @@ object Files {
     fs.exists(from) && !fs.exists(to) && fs.rename(from, to)
   }
 
+  private def deleteEmpty(folder: Path, conf: Configuration): Unit = {
+    val fs = folder.getFileSystem(conf)
+    // looked at first, because object stores may take a folder that holds something; refused by all others
+    if (children(folder, conf).isEmpty) try fs.delete(folder, false) catch { case _: java.io.IOException => }
+  }
+
   private def local(path: Path): NioPath = Paths.get(path.toUri.getPath)
 
   private def temporaryName(name: String): String = s".$name.${UUID.randomUUID()}.tmp"
@@ -185,20 +205,29 @@ object Files {
   private def writeTemporary(target: NioPath, text: String): NioPath = {
     Nio.createDirectories(target.getParent)
     val temporary = target.resolveSibling(temporaryName(target.getFileName.toString))
-    Using.resource(java.nio.channels.FileChannel.open(temporary, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)) {
-      channel =>
-        val bytes = java.nio.ByteBuffer.wrap(text.getBytes(UTF_8))
-        while (bytes.hasRemaining) channel.write(bytes)
-        channel.force(true) // the name must not outlive its content when the machine stops
+    val channel = java.nio.channels.FileChannel.open(temporary, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)
+    try Using.resource(channel) { _ =>
+      val bytes = java.nio.ByteBuffer.wrap(text.getBytes(UTF_8))
+      while (bytes.hasRemaining) channel.write(bytes)
+      channel.force(true) // the name must not outlive its content when the machine stops
+    } catch {
+      case failure: Throwable => // a full disk, say: half a file helps nobody
+        Try(Nio.deleteIfExists(temporary))
+        throw failure
     }
     temporary
   }
 
   private def writeTemporary(target: Path, text: String, conf: Configuration): Path = {
     val temporary = new Path(target.getParent, temporaryName(target.getName))
-    Using.resource(target.getFileSystem(conf).create(temporary, false)) { out =>
+    val fs = target.getFileSystem(conf)
+    try Using.resource(fs.create(temporary, false)) { out =>
       out.write(text.getBytes(UTF_8))
       out.hsync()
+    } catch {
+      case failure: Throwable =>
+        Try(fs.delete(temporary, false))
+        throw failure
     }
     temporary
   }

@@ -25,7 +25,6 @@ final class Normalizer(session: SparkSession) extends Optimizer(session.sessionS
     EliminateSQLFunctionNode,
     ReplaceExpressions,
     NormalizeFloatingNumbers,
-    RewriteNonCorrelatedExists,
     PullOutGroupingExpressions,
     InsertMapSortInGroupingExpressions,
     InsertMapSortInRepartitionExpressions,
@@ -56,6 +55,9 @@ final class Normalizer(session: SparkSession) extends Optimizer(session.sessionS
     Batch("Rewrite Subquery", FixedPoint(1),
       RewritePredicateSubquery, PushPredicateThroughJoin, ColumnPruning, CollapseProject, RemoveRedundantAliases,
       RemoveNoopOperators),
+    Batch("Scalar Subqueries", FixedPoint(1), ScalarSubqueries),
+    Batch("Values as Columns", fixedPoint,
+      PushDownPredicates, ColumnPruning, CollapseProject, RemoveRedundantAliases, RemoveNoopOperators),
     Batch("Sorts", fixedPoint, EliminateSorts, RemoveRedundantSorts))
 
   // The user's spark.sql.optimizer.excludedRules must not change the meaning of a stored plan.

@@ -3,8 +3,13 @@ package org.apache.spark.sql.tidemill
 import java.util.IdentityHashMap
 
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.plans.ExistenceJoin
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
+import org.apache.spark.sql.catalyst.plans.{ExistenceJoin, JoinType}
 import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.types.{DoubleType, FloatType}
+
+import org.json4s._
+import org.json4s.JsonDSL._
 
 /** Operators that the planner sees only from outside: taking them apart and putting them together again. */
 object Opaque {
@@ -19,19 +24,56 @@ object Opaque {
   def subqueries(plan: LogicalPlan): Seq[SubqueryExpression] =
     plan.expressions.flatMap(_.collect { case s: SubqueryExpression => s })
 
+  /** What an operator computes, columns of its inputs as `#id`: equal texts over equal inputs mean equal rows. */
+  def text(plan: LogicalPlan, below: Scope.Columns): String = {
+    val computed = plan.expressions.map {
+      case Alias(child, _) => ExpressionEncoder.text(child, below)
+      case a: AttributeReference if !below.contains(a.exprId) => a.name
+      case other => ExpressionEncoder.text(other, below)
+    }
+    val settings = plan match {
+      case _: UnionLoop | _: UnionLoopRef | _: CTERelationRef => Nil // numbered anew by each analysis
+      case other => other.productIterator.collect {
+          case n: Number => n.toString
+          case b: Boolean => b.toString
+          case t: JoinType => t.sql
+        }.toSeq
+    }
+    (plan.nodeName +: (settings ++ computed)).mkString(" ")
+  }
+
+  /** A window function: its name, what of its frame the planner asks about, and whether it adds up floats. */
+  def windowCall(e: NamedExpression): Option[JObject] = e.collectFirst {
+    case WindowExpression(function, WindowSpecDefinition(_, order, frame)) =>
+      val called = function match {
+        case a: AggregateExpression => a.aggregateFunction
+        case other => other
+      }
+      val reach = frame match {
+        case SpecifiedWindowFrame(_, UnboundedPreceding, UnboundedFollowing) => "partition"
+        case SpecifiedWindowFrame(RangeFrame, _, _) => "range"
+        case _ if order.isEmpty => "partition"
+        case _ => "rows"
+      }
+      val floating = called.children.exists(c => c.dataType == DoubleType || c.dataType == FloatType)
+      ("function" -> called.prettyName) ~ ("frame" -> reach) ~ ("floating" -> floating)
+  }
+
   /**
    * An operator over new inputs.
    *
    * @param children   new inputs, each with the columns and order of `node.inputs`
    * @param below      the attributes of the inputs' columns by id
    * @param subqueries new plans of [[subqueries]], in that order
+   * @param passed     attributes that the operator did not have and is to pass on
    * @return the operator, and the attributes of the columns that it produces or passes on
    */
   def rebuild(
       node: OpaqueNode,
       children: Seq[LogicalPlan],
       below: Map[Int, Attribute],
-      subqueries: Seq[LogicalPlan]): (LogicalPlan, Map[Int, Attribute]) = {
+      subqueries: Seq[LogicalPlan],
+      passed: Seq[Attribute] = Nil): (LogicalPlan, Map[Int, Attribute]) = {
     val original = node.plan
     val replaced = new IdentityHashMap[SubqueryExpression, LogicalPlan]
     this.subqueries(original).zip(subqueries).foreach { case (s, plan) => replaced.put(s, plan) }
@@ -48,7 +90,10 @@ object Opaque {
       case a: AttributeReference if fresh.contains(a.exprId) => a.withExprId(fresh(a.exprId))
     }
     val placed = place(original, children, node, fresh)
-    val plan = placed.mapExpressions(e => ExpressionDecoder.fresh(rewrite(e)))
+    val plan = placed.mapExpressions(e => ExpressionDecoder.fresh(rewrite(e))) match {
+      case e: Expand => e.copy(projections = e.projections.map(_ ++ passed), output = e.output ++ passed)
+      case other => other
+    }
     (plan, outputs(node, plan, inherited, fresh))
   }
 

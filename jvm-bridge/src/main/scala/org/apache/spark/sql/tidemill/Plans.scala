@@ -15,15 +15,25 @@ import org.json4s.JsonDSL._
 /** The calls of the planner that concern plans. Queries stay known by number from `analyze` to `release`. */
 object Plans {
 
+  /**
+   * Settings that say nothing about an analysed text: how a front door prints values (the Thrift server sets that in some
+   * sessions), and `${...}`, which was replaced when the statement was read.
+   */
+  private val Foreign = Set(SQLConf.BINARY_OUTPUT_STYLE.key, SQLConf.VARIABLE_SUBSTITUTE_ENABLED.key)
+
   private val numbers = new AtomicLong(0)
   private val queries = new ConcurrentHashMap[Long, Query]
 
-  /** {"sql", "catalog", "namespace"} to a query document; the session must be a clone, since its catalog is set. */
+  /**
+   * {"sql", "catalog", "namespace", "known", "columns": see [[Known]], may be absent} to a query document; the session must be a
+   * clone, since its catalog is set.
+   */
   def analyze(session: SparkSession, request: JValue): JValue = {
     place(session, request)
     val query = session.withActive {
       val parsed = session.sessionState.sqlParser.parsePlan(Decoder.text(request \ "sql"))
-      val analyzed = session.sessionState.analyzer.executeAndCheck(parsed, new QueryPlanningTracker)
+      val known = Known.resolve(session, parsed, request)
+      val analyzed = session.sessionState.analyzer.executeAndCheck(known, new QueryPlanningTracker)
       require(!analyzed.isInstanceOf[Command], "only queries can be analysed")
       val normal = new Normalizer(session).execute(analyzed)
       val findings = Findings.document(session, parsed, analyzed)
@@ -67,6 +77,8 @@ object Plans {
     val manager = session.sessionState.catalogManager
     val prefix = "p."
     val captured = ViewHelper.sqlConfigsToProps(conf, prefix).map { case (k, v) => k.stripPrefix(prefix) -> v }
+      // Settings of connectors say how they work, not what a query means: another session may have others.
+      .filter { case (k, _) => k.startsWith("spark.sql.") && !Foreign.contains(k) }
     // These count even where the user left them alone: defaults may differ where the view is refreshed.
     val always = Seq(
       SQLConf.SESSION_LOCAL_TIMEZONE.key -> conf.sessionLocalTimeZone,

@@ -4,6 +4,7 @@ import java.util.UUID
 
 import scala.collection.mutable
 import scala.util.Try
+import scala.util.control.NonFatal
 
 import org.apache.spark.{JobExecutionStatus, SparkContext}
 import org.apache.spark.scheduler._
@@ -11,9 +12,13 @@ import org.apache.spark.scheduler._
 /** What the jobs of one call cost. CPU in milliseconds, all attempts of all tasks. */
 final case class RunCost(jobs: Int, cpuMillis: Long)
 
-/** Sums up the tasks of the jobs that carry one tag. */
+/** A failure of measured work, and what its jobs had cost by then. */
+final class MeasuredFailure(val failure: Throwable, val cost: RunCost) extends Exception(failure)
+
+/** Sums up the tasks of the jobs that carry one tag, and knows which of them run. */
 private final class CostListener(tag: String) extends SparkListener {
   private val stages = mutable.HashSet.empty[Int]
+  private val running = mutable.HashSet.empty[Long]
   private var jobs = 0
   private var nanos = 0L
 
@@ -25,11 +30,18 @@ private final class CostListener(tag: String) extends SparkListener {
     }
   }
 
+  override def onTaskStart(start: SparkListenerTaskStart): Unit = synchronized {
+    if (stages.contains(start.stageId)) running += start.taskInfo.taskId
+  }
+
   override def onTaskEnd(end: SparkListenerTaskEnd): Unit = synchronized {
+    running -= end.taskInfo.taskId
     if (stages.contains(end.stageId) && end.taskMetrics != null) {
       nanos += end.taskMetrics.executorCpuTime + end.taskMetrics.executorDeserializeCpuTime
     }
   }
+
+  def idle: Boolean = synchronized(running.isEmpty)
 
   def cost: RunCost = synchronized(RunCost(jobs, nanos / 1000000L))
 }
@@ -40,8 +52,11 @@ object RunMetrics {
   private val BusPatience = 5000L
   private val EndPatience = 10000L
 
-  /** Cancels what runs under the tag and waits for its end, so that no late task writes into a place cleaned up. */
-  private def end(context: SparkContext, tag: String): Unit = if (!context.isStopped) {
+  /**
+   * Cancels what runs under the tag and waits for its end, so that no late task writes into a place cleaned up: a job
+   * ends at once when it is cancelled, its tasks when they come to notice.
+   */
+  private def end(context: SparkContext, tag: String, listener: CostListener): Unit = if (!context.isStopped) {
     // An interrupted thread could not wait; the flag goes up again afterwards.
     val interrupted = Thread.interrupted()
     context.cancelJobsWithTag(tag, "the run of an incremental view ended")
@@ -49,7 +64,8 @@ object RunMetrics {
     def running: Boolean = context.statusTracker.getJobIdsForTag(tag).exists { job =>
       context.statusTracker.getJobInfo(job).exists(_.status == JobExecutionStatus.RUNNING)
     }
-    while (running && System.currentTimeMillis < deadline) Thread.sleep(10)
+    def busy: Boolean = running || Try(context.listenerBus.waitUntilEmpty(BusPatience)).isFailure || !listener.idle
+    while (busy && System.currentTimeMillis < deadline) Thread.sleep(10)
     if (interrupted) Thread.currentThread.interrupt()
   }
 
@@ -74,8 +90,9 @@ object RunMetrics {
       (result, listener.cost)
     } catch {
       case e: Throwable =>
-        end(context, tag)
-        throw e
+        end(context, tag, listener)
+        Try(context.listenerBus.waitUntilEmpty(BusPatience))
+        throw (if (NonFatal(e)) new MeasuredFailure(e, listener.cost) else e)
     } finally {
       context.removeJobTag(tag)
       if (description.isDefined) context.setJobDescription(before)

@@ -71,11 +71,17 @@ object Sources {
     case _ => JNull
   }
 
+  private[tidemill] def isDelta(files: HadoopFsRelation): Boolean =
+    files.location.getClass.getName.startsWith("org.apache.spark.sql.delta.")
+
   /** "delta", "view" or "files", else the reason why the leaf cannot be followed. */
   private def kind(leaf: LogicalRelation, files: HadoopFsRelation): String = {
     val index = files.location
     if (leaf.isStreaming) "a stream has no snapshots"
-    else if (index.getClass.getName.startsWith("org.apache.spark.sql.delta.")) DeltaSource.kind(files)
+    else if (isDelta(files)) DeltaSource.kind(files) match {
+      case "delta" if ViewSource.isView(files, index.rootPaths.head) => "view"
+      case other => other
+    }
     else index match {
       case sink: MetadataLogFileIndex if ViewSource.isView(files, sink.rootPaths.head) => "view"
       case _ => "files"

@@ -8,7 +8,7 @@ import tidemill.spark.Errors
 
 import org.apache.spark.sql.{classic, AnalysisException, SparkSession}
 import org.apache.spark.sql.catalyst.TableIdentifier
-import org.apache.spark.sql.catalyst.analysis.{UnresolvedIdentifier, UnresolvedRelation, UnresolvedTable, UnresolvedTableOrView, UnresolvedView}
+import org.apache.spark.sql.catalyst.analysis.{ResolvedIdentifier, UnresolvedIdentifier, UnresolvedRelation, UnresolvedTable, UnresolvedTableOrView, UnresolvedView}
 import org.apache.spark.sql.catalyst.catalog.CatalogTable
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression
 import org.apache.spark.sql.catalyst.plans.logical._
@@ -29,6 +29,10 @@ object ViewGuard {
 
   /** Session setting, for Tidemill's own sessions: a view that was never filled reads as empty. */
   val ReadUnfilled = "spark.tidemill.internal.readUnfilled"
+
+  /** Begins of the names of commands on a table that may change it; the last four are Delta's. */
+  private[tidemill] val Changing =
+    Seq("ALTER", "TRUNCATE", "LOAD", "MSCK", "DROP", "REPLACE", "OPTIMIZE", "VACUUM", "RESTORE", "REORG")
 
   private val bypassed = new ThreadLocal[Boolean] { override def initialValue: Boolean = false }
 
@@ -76,6 +80,7 @@ object ViewGuard {
     val use = statement.split(' ').head match {
       case "DROP" => s"DROP INCREMENTAL VIEW $name"
       case "ALTER" => s"ALTER INCREMENTAL VIEW $name"
+      case "VACUUM" => s"VACUUM INCREMENTAL VIEW $name"
       case "REPLACE" | "CREATE" => s"CREATE OR REPLACE INCREMENTAL VIEW $name"
       case _ => s"REFRESH INCREMENTAL VIEW $name"
     }
@@ -86,6 +91,9 @@ object ViewGuard {
 /**
  * Refuses statements that would change the table of an incremental view behind Tidemill's back. Looks at names before
  * they are resolved, so that SQL and DataFrame writers meet it alike, whatever Spark itself would do with them.
+ *
+ * As a hint rule it comes before all of Spark's. With Hive support Spark forgets the hint rules of extensions: there it
+ * sees, as a resolution rule, what Spark has just resolved.
  */
 case class RefuseWrites(session: SparkSession) extends Rule[LogicalPlan] {
   private def state = session.asInstanceOf[classic.SparkSession]
@@ -107,6 +115,9 @@ case class RefuseWrites(session: SparkSession) extends Rule[LogicalPlan] {
     case replace: ReplaceTableAsSelect => target(replace.name, "REPLACE TABLE")
     case create: CreateView if create.replace => target(create.child, "CREATE OR REPLACE VIEW")
     case save: SaveAsV1TableCommand => v1(save.tableDesc.identifier, save.mode.toString)
+    // Delta's statement holds its table in a node that is no plan over it
+    case restore if restore.nodeName == "RestoreTableStatement" =>
+      restore.children.flatMap(_.productIterator).foreach { case table: LogicalPlan => target(table, "RESTORE"); case _ => }
     case create: CreateV1Table if create.query.isDefined => v1(create.tableDesc.identifier, create.mode.toString)
     case other => other.children.foreach {
       case table: UnresolvedTable => changing(table.multipartIdentifier, table.commandName)
@@ -120,6 +131,8 @@ case class RefuseWrites(session: SparkSession) extends Rule[LogicalPlan] {
     case SubqueryAlias(_, child) => target(child, statement)
     case relation: UnresolvedRelation => refuse(relation.multipartIdentifier, statement)
     case identifier: UnresolvedIdentifier => refuse(identifier.nameParts, statement)
+    case ResolvedIdentifier(catalog, name) if CatalogV2Util.isSessionCatalog(catalog) =>
+      refuse((catalog.name +: name.namespace :+ name.name).toSeq, statement)
     case relation: LogicalRelation =>
       relation.catalogTable.filter(ViewGuard.isView).foreach(t => throw ViewGuard.refusal(t, statement))
     case _ =>
@@ -127,7 +140,7 @@ case class RefuseWrites(session: SparkSession) extends Rule[LogicalPlan] {
 
   /** Spark names the command in the node that stands for its table; the ones not listed read or maintain metadata. */
   private def changing(name: Seq[String], command: String): Unit =
-    if (Seq("ALTER", "TRUNCATE", "LOAD", "MSCK", "DROP", "REPLACE").exists(command.startsWith)) refuse(name, command)
+    if (ViewGuard.Changing.exists(command.startsWith)) refuse(name, command)
 
   private def v1(name: TableIdentifier, mode: String): Unit = mode match {
     case "Overwrite" => refuse(name.nameParts, "INSERT OVERWRITE")
@@ -141,15 +154,21 @@ case class RefuseWrites(session: SparkSession) extends Rule[LogicalPlan] {
 
 /**
  * The same for names that became known only while Spark resolved the statement (`IDENTIFIER('v')`, a view's relation
- * in a plan): looks at the commands that Spark made of it.
+ * in a plan): looks at the commands that Spark made of it. No check rule, because Spark leaves the SQLSTATE out of what
+ * these throw.
  */
-case class RefuseWritesResolved(session: SparkSession) extends (LogicalPlan => Unit) {
+case class RefuseWritesResolved(session: SparkSession) extends Rule[LogicalPlan] {
   private val changing = Map(
     "InsertInto" -> "INSERT", "CreateDataSourceTableAsSelect" -> "INSERT", "AlterTable" -> "ALTER TABLE",
     "AlterView" -> "ALTER VIEW", "DropTable" -> "DROP TABLE", "TruncateTable" -> "TRUNCATE TABLE",
     "LoadData" -> "LOAD DATA", "RepairTable" -> "MSCK REPAIR TABLE")
 
-  override def apply(plan: LogicalPlan): Unit = if (!ViewGuard.isBypassed) plan.foreach {
+  override def apply(plan: LogicalPlan): LogicalPlan = {
+    if (!ViewGuard.isBypassed) plan.foreach(check)
+    plan
+  }
+
+  private def check(node: LogicalPlan): Unit = node match {
     case command: Command =>
       changing.collectFirst { case (prefix, verb) if command.nodeName.startsWith(prefix) => verb }.foreach { statement =>
         tables(command).foreach(table => throw ViewGuard.refusal(table, statement))
@@ -182,14 +201,15 @@ class ReadNewestRun(session: SparkSession) extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = {
     val bound = mutable.Map.empty[Path, Option[ViewFileIndex]]
     def rebind(relation: LogicalRelation): LogicalPlan = relation match {
+      case LogicalRelation(files: HadoopFsRelation, _, Some(table), _, _) if ViewGuard.isView(table) && Sources.isDelta(files) =>
+        if (DeltaSource.shows(files)) relation else unfilled(relation, table) // Delta itself reads one version in one statement
       case LogicalRelation(files: HadoopFsRelation, _, Some(table), false, _) if ViewGuard.isView(table) =>
         val path = new Path(table.location)
         bound.getOrElseUpdate(path, newest(path, table.schema)) match {
           case Some(index) if index == files.location => relation
-          case Some(index) => relation.copy(relation = files.copy(location = index)(files.sparkSession))
-          case None if conf.getConfString(ViewGuard.ReadUnfilled, "false") == "true" =>
-            LocalRelation(relation.output, isStreaming = false)
-          case None => throw Errors.of("TIDEMILL_NOT_FILLED", Map("view" -> ViewGuard.nameOf(table)))
+          case Some(index) =>
+            relation.copy(relation = files.copy(location = index, partitionSchema = index.partitionSchema)(files.sparkSession))
+          case None => unfilled(relation, table)
         }
       case other => other
     }
@@ -201,6 +221,10 @@ class ReadNewestRun(session: SparkSession) extends Rule[LogicalPlan] {
       }
     }
   }
+
+  private def unfilled(relation: LogicalRelation, table: CatalogTable): LogicalPlan =
+    if (conf.getConfString(ViewGuard.ReadUnfilled, "false") == "true") LocalRelation(relation.output, isStreaming = false)
+    else throw Errors.of("TIDEMILL_NOT_FILLED", Map("view" -> ViewGuard.nameOf(table)))
 
   /** The file index over the newest manifest; None if nothing was published yet. */
   private def newest(path: Path, schema: StructType): Option[ViewFileIndex] = {
@@ -228,8 +252,7 @@ class ReadNewestRun(session: SparkSession) extends Rule[LogicalPlan] {
  * @param manifest run and modification time (a view dropped and made anew at the place starts over with run 0)
  */
 class ViewFileIndex(session: SparkSession, val path: Path, val manifest: (Long, Long), schema: StructType)
-  // Without the option a file index lists only what lies directly in the table's directory.
-  extends MetadataLogFileIndex(session, path, Map("recursiveFileLookup" -> "true"), Some(schema)) {
+  extends MetadataLogFileIndex(session, path, Map.empty, Some(schema)) {
 
   override def equals(other: Any): Boolean = other match {
     case that: ViewFileIndex => path == that.path && manifest == that.manifest

@@ -1,7 +1,5 @@
 package org.apache.spark.sql.tidemill
 
-import java.util.Locale
-
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, Path}
 import org.json4s._
@@ -9,7 +7,8 @@ import org.json4s._
 import org.apache.spark.sql.catalyst.TableIdentifier
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
+import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation, PartitionSpec}
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.types.{LongType, StructType}
 
 /**
@@ -22,8 +21,8 @@ import org.apache.spark.sql.types.{LongType, StructType}
  */
 private[tidemill] object ViewSource {
   private val Definition = "_tidemill/view.json"
+  private val Definitions = "_tidemill/definition"
   private val Log = "_tidemill/log"
-  private val Entry = raw"(\d{20})\.json".r
 
   def isView(files: HadoopFsRelation, root: Path): Boolean = {
     val conf = files.sparkSession.sessionState.newHadoopConf()
@@ -49,6 +48,20 @@ private[tidemill] object ViewSource {
   private def idOf(root: Path, conf: Configuration): String =
     Files.read(new Path(root, Definition), conf).flatMap(text => Json.textOption(Json.parse(text), "id")).getOrElse(root.toString)
 
+  /** Whether two entries' files have the same columns; their definitions tell, and one that VACUUM removed tells nothing. */
+  private def sameColumns(root: Path, one: JValue, other: JValue, conf: Configuration): Boolean = {
+    def columns(entry: JValue): Option[Seq[(JValue, JValue)]] = {
+      val number = Json.longOption(entry, "definition").filter(_ > 0)
+      val file = number.map(ViewLog.numbered(new Path(root, Definitions), _)).getOrElse(new Path(root, Definition))
+      Files.read(file, conf)
+        .map(text => Json.items(Json.parse(text), "columns").map(column => (column \ "name", column \ "type")))
+    }
+    one \ "definition" == other \ "definition" || {
+      val known = columns(one)
+      known.isDefined && known == columns(other)
+    }
+  }
+
   private def rootOf(session: SparkSession, source: JValue): Path = Json.items(source \ "location", "table") match {
     case List(JString(database), JString(name)) =>
       new Path(session.sessionState.catalog.getTableMetadata(TableIdentifier(name, Some(database))).location)
@@ -58,19 +71,16 @@ private[tidemill] object ViewSource {
   def pin(session: SparkSession, source: JValue): JValue = {
     val conf = session.sessionState.newHadoopConf()
     val root = rootOf(session, source)
-    val runs = runsOf(root, conf).reverseIterator
-    runs.find(run => Json.flag(entry(root, run, conf), "output")) match {
+    val last = new ViewLog(root, conf).newest().flatMap { case (_, text) => Json.longOption(Json.parse(text), "output_run") }
+    last match {
       case Some(run) => JObject("run" -> JLong(run), "id" -> JString(idOf(root, conf)))
       case None => throw new IllegalStateException(s"The incremental view at '$root' has no run with output yet")
     }
   }
 
-  private def runsOf(root: Path, conf: Configuration): Seq[Long] =
-    Files.list(new Path(root, Log), conf, recursive = false).map(_.getPath.getName).collect { case Entry(run) => run.toLong }.sorted
-
   private def entry(root: Path, run: Long, conf: Configuration): JValue = {
-    val path = new Path(root, s"$Log/${"%020d".formatLocal(Locale.ROOT, run)}.json")
-    Json.parse(Files.read(path, conf).getOrElse(throw new java.io.FileNotFoundException(path.toString)))
+    val log = new ViewLog(root, conf)
+    Json.parse(log.entry(run).getOrElse(throw new java.io.FileNotFoundException(log.path(run).toString)))
   }
 
   /** `value`, or what the file beside the log's entries holds for it. */
@@ -91,7 +101,7 @@ private[tidemill] object ViewSource {
   /** Entries of the runs with output in (from, to]. */
   private def between(root: Path, from: JValue, to: JValue, conf: Configuration): Seq[JValue] = {
     val (first, last) = (Json.long(from, "run"), Json.long(to, "run"))
-    runsOf(root, conf).filter(run => run > first && run <= last).map(entry(root, _, conf)).filter(Json.flag(_, "output"))
+    ((first + 1) to last).map(entry(root, _, conf)).filter(Json.flag(_, "output"))
   }
 
   /**
@@ -104,13 +114,16 @@ private[tidemill] object ViewSource {
     if (from \ "id" != to \ "id") return gone("SOURCE_REPLACED: another view under this name")
     val (first, last) = (Json.long(from, "run"), Json.long(to, "run"))
     if (last < first) return gone(s"SOURCE_REPLACED: run $last after run $first")
-    val known = runsOf(root, conf)
-    if (!(first to last).forall(known.contains)) return gone("HISTORY_GONE: the view's log does not reach back that far")
+    val log = new ViewLog(root, conf)
+    if (Files.missing((first to last).map(log.path(_).toString), conf).nonEmpty || log.covered(first)) {
+      return gone("HISTORY_GONE: the view's log does not reach back that far")
+    }
     val runs = between(root, from, to, conf)
     val full = runs.find(e => !Json.present(e \ "delta"))
     val deltas = runs.flatMap(e => filesOf(e \ "delta", root, conf))
-    val old = filesOf(entry(root, first, conf) \ "files", root, conf).map(_.getPath.toString)
-    val now = filesOf(entry(root, last, conf) \ "files", root, conf).map(_.getPath.toString).toSet
+    val (before, after) = (entry(root, first, conf), entry(root, last, conf))
+    val old = filesOf(before \ "files", root, conf).map(_.getPath.toString)
+    val now = filesOf(after \ "files", root, conf).map(_.getPath.toString).toSet
     val lostOld = Files.missing(old.filterNot(now), conf)
     val lostDelta = Files.missing(deltas.map(_.getPath.toString), conf)
     val reason = full.map(e => s"SOURCE_REWRITTEN: run ${Json.long(e, "run")} of the view was full")
@@ -119,12 +132,14 @@ private[tidemill] object ViewSource {
       val known = runs.map(e => Json.longOption(e \ "metrics" \ "rows_out", name))
       if (known.forall(_.isDefined)) Some(known.flatten.sum) else None
     }
+    val (inserts, deletes) = (total("inserts"), total("deletes"))
     JObject(
-      "changed" -> JBool(full.isDefined || deltas.nonEmpty),
+      "changed" -> JBool(full.isDefined || (deltas.nonEmpty && !(inserts.contains(0L) && deletes.contains(0L)))),
       "changes_readable" -> JBool(reason.isEmpty),
-      "old_readable" -> JBool(lostOld.isEmpty),
-      "inserts" -> Json.ofLong(total("inserts")),
-      "deletes" -> Json.ofLong(total("deletes")),
+      // the columns of today do not read the content of yesterday's
+      "old_readable" -> JBool(lostOld.isEmpty && sameColumns(root, before, after, conf)),
+      "inserts" -> Json.ofLong(inserts),
+      "deletes" -> Json.ofLong(deletes),
       "bytes" -> JLong(deltas.map(_.getLen).sum),
       "reason" -> Json.of(reason))
   }
@@ -137,7 +152,8 @@ private[tidemill] object ViewSource {
     val conf = session.sessionState.newHadoopConf()
     val root = files.location.rootPaths.head
     val listed = filesOf(entry(root, Json.long(position, "run"), conf) \ "files", root, conf)
-    leaf.copy(relation = reading(session, files, listed, files.dataSchema)).newInstance()
+    // what still had the table's name would be bound to its newest run: see ReadNewestRun
+    leaf.copy(relation = reading(session, files, listed, files.schema), catalogTable = None).newInstance()
   }
 
   def changes(
@@ -146,7 +162,7 @@ private[tidemill] object ViewSource {
     val conf = session.sessionState.newHadoopConf()
     val root = files.location.rootPaths.head
     val listed = between(root, from, to, conf).flatMap(e => filesOf(e \ "delta", root, conf))
-    val relation = reading(session, files, listed, files.dataSchema.add(Sources.Count, LongType, nullable = false))
+    val relation = reading(session, files, listed, files.schema.add(Sources.Count, LongType, nullable = false))
     val plan = LogicalRelation(relation)
     if (listed.isEmpty) Sources.nothing(plan, fields)
     else Sources.unit(plan, Sources.pick(plan, fields), Sources.pick(plan, Seq(Sources.Count)).head)
@@ -154,7 +170,8 @@ private[tidemill] object ViewSource {
 
   private def reading(
       session: SparkSession, files: HadoopFsRelation, listed: Seq[FileStatus], schema: StructType): HadoopFsRelation = {
-    val index = ExactFileIndex.inferring(session, files.location.rootPaths, listed, files.options, files.partitionSchema)
-    files.copy(location = index, dataSchema = schema)(session)
+    // A view's files hold its partition columns too, so that one reading fits content and changes.
+    val index = new ExactFileIndex(session, files.location.rootPaths, listed, Map.empty, PartitionSpec.emptySpec)
+    HadoopFsRelation(index, new StructType, schema, None, new ParquetFileFormat, Map.empty)(session)
   }
 }

@@ -1,0 +1,80 @@
+package org.apache.spark.sql.tidemill
+
+import java.nio.ByteBuffer
+
+import scala.collection.mutable
+
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.aggregate.{ImperativeAggregate, TypedImperativeAggregate}
+import org.apache.spark.sql.catalyst.trees.UnaryLike
+import org.apache.spark.sql.types._
+
+/** What each task, by stage and partition, has summed up so far, and in which attempt. */
+final class TaskSums {
+  private val sums = mutable.HashMap.empty[(Int, Int), (Long, Long)]
+
+  def add(stage: Int, partition: Int, attempt: Long, value: Long): Unit =
+    sums.updateWith((stage, partition)) {
+      case Some((`attempt`, sum)) => Some((attempt, sum + value))
+      case _ => Some((attempt, value))
+    }
+
+  def merge(other: TaskSums): TaskSums = {
+    other.sums.foreach { case ((stage, partition), (attempt, sum)) => add(stage, partition, attempt, sum) }
+    this
+  }
+
+  def total: Long = sums.valuesIterator.map(_._2).sum
+
+  def toBytes: Array[Byte] = {
+    val bytes = ByteBuffer.allocate(24 * sums.size)
+    sums.foreach { case ((stage, partition), (attempt, sum)) =>
+      bytes.putInt(stage).putInt(partition).putLong(attempt).putLong(sum)
+    }
+    bytes.array
+  }
+}
+
+object TaskSums {
+  def fromBytes(bytes: Array[Byte]): TaskSums = {
+    val buffer = ByteBuffer.wrap(bytes)
+    val read = new TaskSums
+    while (buffer.hasRemaining) read.add(buffer.getInt, buffer.getInt, buffer.getLong, buffer.getLong)
+    read
+  }
+}
+
+/**
+ * A sum of an observation that counts each task once. Spark adds up what every attempt reports, so rows of a task that
+ * is done again, since its output was lost with an executor, would count twice.
+ */
+final case class ObservedSum(child: Expression, mutableAggBufferOffset: Int = 0, inputAggBufferOffset: Int = 0)
+  extends TypedImperativeAggregate[TaskSums] with UnaryLike[Expression] with ImplicitCastInputTypes {
+
+  override def prettyName: String = "tidemill_observed_sum"
+  override def inputTypes: Seq[AbstractDataType] = Seq(LongType)
+  override def dataType: DataType = LongType
+  override def nullable: Boolean = false
+  override def createAggregationBuffer(): TaskSums = new TaskSums
+
+  override def update(buffer: TaskSums, input: InternalRow): TaskSums = {
+    val value = child.eval(input)
+    if (value != null) {
+      val task = Option(TaskContext.get())
+      buffer.add(
+        task.fold(-1)(_.stageId()), task.fold(-1)(_.partitionId()), task.fold(-1L)(_.taskAttemptId()),
+        value.asInstanceOf[Long])
+    }
+    buffer
+  }
+
+  override def merge(buffer: TaskSums, input: TaskSums): TaskSums = buffer.merge(input)
+  override def eval(buffer: TaskSums): Any = buffer.total
+  override def serialize(buffer: TaskSums): Array[Byte] = buffer.toBytes
+  override def deserialize(bytes: Array[Byte]): TaskSums = TaskSums.fromBytes(bytes)
+  override def withNewMutableAggBufferOffset(offset: Int): ImperativeAggregate = copy(mutableAggBufferOffset = offset)
+  override def withNewInputAggBufferOffset(offset: Int): ImperativeAggregate = copy(inputAggBufferOffset = offset)
+  override protected def withNewChildInternal(newChild: Expression): Expression = copy(child = newChild)
+}
