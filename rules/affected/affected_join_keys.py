@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemill.plan.ops import Join, Net
-from tidemill.rule.build import keys, negate, node, total, with_keys
+from tidemill.rule.build import keys, negate, node, total
 from tidemill.rule.match import Match
 from tidemill.rule.result import Result
 from tidemill.rule.rule import rule
@@ -26,15 +26,10 @@ def affected_join_keys(m: Match) -> Iterator[Result]:
     assert isinstance(m.op, Join)
     if m.op.kind == "inner" or not m.relation.props.changed:
         return
-    left, right = m.inputs
-    named = m.named_keys(m.op.condition)
-    if not named or not m.relation.props.reproducible:
+    left, right = m.sides()
+    if not left.named or not m.relation.props.reproducible:
         return
-    of_left = tuple((k.column, k.left) for k in named)
-    of_right = tuple((k.column, k.right) for k in named)
-    touched = keys((of_left, left.delta), (of_right, right.delta))
-    left_on = tuple((e, c) for c, e in of_left)
-    right_on = tuple((e, c) for c, e in of_right)
-    new = node(m.op, with_keys(left_on, left.new, touched), with_keys(right_on, right.new, touched))
-    old = node(m.op, with_keys(left_on, left.old, touched), with_keys(right_on, right.old, touched))
+    touched = keys((left.named, left.relation.delta), (right.named, right.relation.delta))
+    new = node(m.op, left.cut(left.relation.new, touched), right.cut(right.relation.new, touched))
+    old = node(m.op, left.cut(left.relation.old, touched), right.cut(right.relation.old, touched))
     yield m.delta(node(Net(m.relation.columns), total(m.relation.columns, new, negate(old))))

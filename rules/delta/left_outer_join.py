@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemill.plan.ops import Join
-from tidemill.rule.build import is_empty, join, keys, negate, pad, total, with_keys
+from tidemill.rule.build import is_empty, join, negate, pad, total
 from tidemill.rule.match import Match
 from tidemill.rule.result import Result
 from tidemill.rule.rule import rule
@@ -27,25 +27,21 @@ def left_outer_join(m: Match) -> Iterator[Result]:
     assert isinstance(m.op, Join)
     if m.op.kind != "left":
         return
-    left, right = m.inputs
     condition, columns = m.op.condition, m.relation.columns
-    named = m.named_keys(condition)
-    of_left = tuple((k.column, k.left) for k in named)
-    of_right = tuple((k.column, k.right) for k in named)
-    left_on = tuple((e, c) for c, e in of_left)
-    right_on = tuple((e, c) for c, e in of_right)
+    left, right = m.sides()
+    of_left, of_right = left.relation, right.relation
 
     terms = []
-    if not is_empty(left.delta):
-        met = with_keys(right_on, right.new, keys((of_left, left.delta)))
-        terms.append(join("left", condition, columns, left.delta, met))
-    if not is_empty(right.delta):
-        touched = keys((of_right, right.delta))
-        rows = with_keys(left_on, left.old, touched)
-        met_old, met_new = (with_keys(right_on, r, touched) for r in (right.old, right.new))
-        candidates = join("semi", condition, left.columns, rows, right.delta)
-        nulls = tuple((c, m.types.type(c)) for c in right.columns)
-        terms.append(join("inner", condition, columns, rows, right.delta))
-        terms.append(negate(pad(nulls, join("anti", condition, left.columns, candidates, met_old))))
-        terms.append(pad(nulls, join("anti", condition, left.columns, candidates, met_new)))
+    if not is_empty(of_left.delta):
+        met = right.cut(of_right.new, left.keys(of_left.delta))
+        terms.append(join("left", condition, columns, of_left.delta, met))
+    if not is_empty(of_right.delta):
+        touched = right.keys(of_right.delta)
+        rows = left.cut(of_left.old, touched)
+        met_old, met_new = (right.cut(r, touched) for r in (of_right.old, of_right.new))
+        candidates = join("semi", condition, of_left.columns, rows, of_right.delta)
+        nulls = tuple((c, m.types.type(c)) for c in of_right.columns)
+        terms.append(join("inner", condition, columns, rows, of_right.delta))
+        terms.append(negate(pad(nulls, join("anti", condition, of_left.columns, candidates, met_old))))
+        terms.append(pad(nulls, join("anti", condition, of_left.columns, candidates, met_new)))
     yield m.delta(total(columns, *terms))

@@ -2,20 +2,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemill.plan.ops import Filter, Project, Union
+from tidemill.plan.ops import Filter, Project, RowWise, Union
 from tidemill.rule.build import node
 from tidemill.rule.match import Match
 from tidemill.rule.result import Result
 from tidemill.rule.rule import rule
 
 
-@rule(Filter, Project, Union)
+@rule(Filter, Project, RowWise, Union)
 def linear(m: Match) -> Iterator[Result]:
     """A linear operator's delta is the operator on the deltas.
 
     Matches:  f(R, S, ...)        Yields:  delta = f(delta R, delta S, ...)
 
-    Why: filter, projection and UNION ALL treat each row alone, so signs pass through.
+    Why: filter, projection, UNION ALL, grouping sets and generators treat each row alone, so signs pass through.
     Unsafe: for non-deterministic expressions: a retraction would draw another value than the insertion did. CREATE
         refuses those.
     Citation: [GriffinLibkin95] section 3; [Tempura] section 4.1.

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemill.plan.ops import Aggregate, Filter, Join, Limit, Net, Opaque, Project, Union, Unsign
+from tidemill.plan.ops import Aggregate, Filter, Join, Limit, Net, Opaque, Project, RowWise, Union, Unsign, Window
 from tidemill.rule.build import node, total
 from tidemill.rule.match import Match
 from tidemill.rule.result import Result
 from tidemill.rule.rule import rule
 
 
-@rule(Aggregate, Filter, Join, Limit, Opaque, Project, Union)
+@rule(Aggregate, Filter, Join, Limit, Opaque, Project, Union, RowWise, Window)
 def merge_delta(m: Match) -> Iterator[Result]:
     """The new snapshot is the old one plus the delta.
 

@@ -124,6 +124,24 @@ def test_names_of_states_tell_relations_apart(text: str) -> None:
     assert state_name(one, one.root, "attribute") != state_name(one, one.root, "attribute", "ansi=false")
 
 
+def test_the_sides_of_a_self_join_are_told_apart() -> None:
+    """The names of states say of which side a column is, in whatever is above the join."""
+
+    def summed(column: int) -> str:
+        query = parse_query(
+            f"""source 0 t [k: long, j: long, v: long] rows=1000
+aggregate keys=[#9 := #0] calls=[#10 := sum(#{column})]
+  join inner [(#0 = #4)]
+    scan 0 [#0 := k, #1 := j, #2 := v]
+    scan 0 [#3 := k, #4 := j, #5 := v]
+"""
+        )
+        return state_name(query, query.root, "attribute")
+
+    assert summed(2) == summed(2)
+    assert summed(2) != summed(5)
+
+
 def test_keys() -> None:
     grouped = "aggregate keys=[#5 := #0] calls=[#6 := count(*)]\n  scan 0 [#0 := a, #1 := b]"
     assert props(query(grouped)).keys == {frozenset({5})}

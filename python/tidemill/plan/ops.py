@@ -93,6 +93,36 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class RowWise:
+    """An operator of the JVM that makes rows of each input row alone (grouping sets, generators); `text` says how."""
+
+    name: str
+    node: int
+    columns: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCall:
+    """A window function. `frame`: "partition" (all of it), "range" (peers alike) or "rows"; `floating`: over floats."""
+
+    function: str
+    frame: str
+    floating: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Window functions over partitions; the JVM holds the functions, of which `text` says what they compute."""
+
+    node: int
+    columns: tuple[int, ...]
+    partition: tuple[Expr, ...]
+    calls: tuple[WindowCall, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Opaque:
     """An operator that only the JVM understands; inputs are its children and the plans of its sub-queries."""
 
@@ -101,6 +131,7 @@ class Opaque:
     reason: str
     columns: tuple[int, ...]
     children: int
+    text: str
 
 
 # -- operators of the rewriter ----------------------------------------------------------------------------------------
@@ -223,6 +254,8 @@ Op: TypeAlias = (
     | Union
     | Sort
     | Limit
+    | RowWise
+    | Window
     | Opaque
     | Changes
     | Empty
@@ -259,7 +292,9 @@ def columns_of(tree: Tree) -> tuple[int, ...]:
             return tuple(c for c, _ in columns)
         case Aggregate(keys, calls):
             return tuple(c for c, _ in (*keys, *calls))
-        case Union(ids, _) | Opaque(_, _, _, ids, _) | Empty(ids, _):
+        case Union(ids, _) | Empty(ids, _):
+            return ids
+        case RowWise(columns=ids) | Window(columns=ids) | Opaque(columns=ids):
             return ids
         case Join(kind="inner" | "left" | "right" | "full"):
             return tuple(c for i in tree.inputs for c in columns_of(i))
@@ -301,8 +336,14 @@ def _op(data: Mapping[str, Any]) -> Op:
             return Limit(
                 expr_from_json(data["limit"]), expr_from_json(offset) if offset else None, _order(data["order"])
             )
+        case "row_wise":
+            return RowWise(data["name"], data["node"], tuple(data["columns"]), data["text"])
+        case "window":
+            calls = tuple(WindowCall(c["function"], c["frame"], c["floating"]) for c in data["calls"])
+            return Window(data["node"], tuple(data["columns"]), _exprs(data["partition"]), calls, data["text"])
         case "opaque":
-            return Opaque(data["name"], data["node"], data["reason"], tuple(data["columns"]), data["children"])
+            columns = tuple(data["columns"])
+            return Opaque(data["name"], data["node"], data["reason"], columns, data["children"], data["text"])
         case other:
             raise ValueError(f"unknown operator on the wire: {other!r}")
 

@@ -146,7 +146,7 @@ class _Document:
 
     def _op(self, word: str, operands: str, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         reason = ""
-        if word == "opaque" and (found := re.search(r" \((.*)\)$", operands)):
+        if word in _DESCRIBED and (found := re.search(r" \((.*)\)$", operands)):
             reason, operands = found[1], operands[: found.start()]
         line = Line(operands)
         read = getattr(self, f"_{word}", None) if word in _OPERATORS else None
@@ -154,7 +154,7 @@ class _Document:
             raise PlanSyntaxError(f"unknown operator {word!r}")
         payload: dict[str, Any] = read(line, inputs)
         line.end()
-        return {**payload, "reason": reason} if word == "opaque" else payload
+        return {**payload, **dict.fromkeys(_DESCRIBED.get(word, ()), reason)}
 
     def _scan(self, line: Line, _: list[dict[str, Any]]) -> dict[str, Any]:
         source, columns = line.number(), line.items(line.field)
@@ -212,8 +212,24 @@ class _Document:
         name, columns = line.next(), line.items(line.column)
         for column in columns:
             self._columns.setdefault(column, (f"c{column}", "long"))
+        return {"name": name, "node": self._node(), "columns": columns, "children": len(inputs)}
+
+    def _row_wise(self, line: Line, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        return self._opaque(line, inputs)
+
+    def _window(self, line: Line, _: list[dict[str, Any]]) -> dict[str, Any]:
+        """Its functions, for tests: the number of rows of the partition, which any order of rows gives."""
+        columns = line.items(line.column)
+        for column in columns:
+            self._columns.setdefault(column, (f"c{column}", "long"))
+        line.expect("partition", "=")
+        partition = [self._wire(e) for e in line.items(line.expr)]
+        calls = [{"function": "count", "frame": "partition", "floating": False}]
+        return {"node": self._node(), "columns": columns, "partition": partition, "calls": calls}
+
+    def _node(self) -> int:
         self._opaques += 1
-        return {"name": name, "node": self._opaques - 1, "columns": columns, "children": len(inputs)}
+        return self._opaques - 1
 
     def _order(self, line: Line) -> list[list[Any]]:
         return [[self._wire(e), up, first] for e, up, first in line.items(line.sort_key)]
@@ -329,7 +345,9 @@ class _Document:
         return "double" if call.name == "avg" or call.name.startswith(("std", "var")) else kind
 
 
-_OPERATORS = frozenset({"scan", "filter", "sort", "project", "aggregate", "join", "union", "limit", "opaque"})
+_DESCRIBED = {"opaque": ("reason", "text"), "row_wise": ("text",), "window": ("text",)}
+"""Operators with a text in parentheses at the end, and what it is."""
+_OPERATORS = frozenset({"scan", "filter", "sort", "project", "aggregate", "join", "union", "limit", *_DESCRIBED})
 
 
 def _condition(expr: Expr) -> tuple[Expr, Expr | None]:
@@ -363,7 +381,7 @@ def _columns(node: dict[str, Any]) -> list[int]:
             return [c for c, _ in node["columns"]]
         case "aggregate":
             return [c for c, _ in (*node["keys"], *node["aggregates"])]
-        case "union" | "opaque":
+        case "union" | "opaque" | "row_wise" | "window":
             return list(node["columns"])
         case "join" if node["kind"] == "existence":
             return [*_columns(node["inputs"][0]), node["exists"]]

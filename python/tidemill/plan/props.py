@@ -20,9 +20,12 @@ from tidemill.plan.ops import (
     Op,
     Opaque,
     Project,
+    RowWise,
     Scan,
     Sort,
     Union,
+    Window,
+    WindowCall,
 )
 from tidemill.plan.query import Query
 
@@ -59,7 +62,7 @@ class Props:
 def operator_class(op: Op) -> OperatorClass:
     """The class of an operator of a query."""
     match op:
-        case Filter() | Project() | Union() | Scan():
+        case Filter() | Project() | RowWise() | Union() | Scan():
             return OperatorClass.LINEAR
         case Join(kind="inner"):
             return OperatorClass.BILINEAR
@@ -95,11 +98,24 @@ def derive(op: Op, inputs: Sequence[Props], query: Query, columns: Columns, chan
         case Join(kind, condition, exists):
             ids = _join_columns(kind, exists, inputs)
             keys = _join_keys(kind, condition, inputs, query)
-        case Opaque(_, _, _, ids, _):
+        case RowWise(columns=ids):
+            pass
+        case Window(columns=ids, calls=window):
+            keys = frozenset(key for key in inputs[0].keys if key <= set(ids))
+            reproducible = reproducible and all(map(_reproducible, window))
+        case Opaque(columns=ids):
             reproducible = False
         case _:
             raise TypeError(f"{type(op).__name__} is no operator of a query")
     return Props(ids, keys, reproducible, bool(sources & changed), sources)
+
+
+def _reproducible(call: WindowCall) -> bool:
+    """True if rows that tie in the order of their partition cannot get each other's values, and no sum drifts."""
+    if call.function in {"rank", "dense_rank", "percent_rank", "cume_dist"}:
+        return True
+    exact = call.function in {"count", "min", "max"} or (call.function in {"sum", "avg"} and not call.floating)
+    return exact and call.frame != "rows"
 
 
 def _through(keys: frozenset[frozenset[int]], named: Sequence[tuple[int, Expr]]) -> frozenset[frozenset[int]]:

@@ -29,12 +29,14 @@ from tidemill.plan.ops import (
     Partial,
     Project,
     ResultScan,
+    RowWise,
     Scan,
     Sort,
     SortKey,
     StateScan,
     Tree,
     Union,
+    Window,
 )
 from tidemill.plan.query import Query
 
@@ -122,7 +124,12 @@ class Printer:
             case Union(ids, branches):
                 parts = ", ".join("[" + ", ".join(map(self._name, b)) + "]" for b in branches)
                 return f"{word} [{', '.join(map(self._name, ids))}] from=[{parts}]"
-            case Opaque(name, _, reason, ids, _):
+            case RowWise(name, _, ids, text):
+                return f"{word} {name} [{', '.join(map(self._name, ids))}] ({self._resolve(text)})"
+            case Window(_, ids, partition, _, text):
+                shown = ", ".join(map(self._name, ids))
+                return f"{word} [{shown}] partition={self._list(partition)} ({self._resolve(text)})"
+            case Opaque(name, _, reason, ids):
                 return f"{word} {name} [{', '.join(map(self._name, ids))}] ({reason})"
             case StateScan(name, form, columns):
                 return f"{word} {name} {form} {self._fields(tuple((c, f) for c, f, _ in columns))}"

@@ -16,6 +16,7 @@ from tidemill.plan.ops import (
     Op,
     Pad,
     Project,
+    RowWise,
     Sum,
     Union,
     Unsign,
@@ -34,6 +35,8 @@ def node(op: Op, *inputs: Built) -> Node:
         return inputs[0]
     if isinstance(op, Project) and is_empty(inputs[0]):
         return Node(Empty(tuple(c for c, _ in op.columns), signed=True))
+    if isinstance(op, RowWise) and is_empty(inputs[0]):
+        return Node(Empty(op.columns, signed=True))
     if isinstance(op, Union) and all(is_empty(i) for i in inputs):
         return Node(Empty(op.columns, signed=True))
     if isinstance(op, Union) and any(is_empty(i) for i in inputs):

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from tidemill.memo.memo import Built, Memo, Node, Ref
 from tidemill.plan.aggregates import Additive, additive, order_sensitive
 from tidemill.plan.columns import Columns
-from tidemill.plan.expr import Expr
-from tidemill.plan.ops import Aggregate, Empty, Final, Op, Partial
+from tidemill.plan.ops import Aggregate, Empty, Final, Join, Named, Op, Partial
 from tidemill.plan.props import Props, equi_keys
 from tidemill.plan.query import Query
+from tidemill.rule.build import keys, with_keys
 from tidemill.rule.result import NewForm
 from tidemill.tvr.form import ATTRIBUTE, ATTRIBUTE_DELTA, DELTA, SNAPSHOT, FormKind, at, over
 
@@ -60,12 +60,19 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class NamedKey:
-    """An equality `left = right` of a join, and the column that holds its values."""
+class Side:
+    """An input of a join with its end of the join's equalities: ((column for the values, expression), ...)."""
 
-    column: int
-    left: Expr
-    right: Expr
+    relation: Relation
+    named: Named
+
+    def keys(self, rows: Built) -> Built:
+        """The values that rows of this side have in the equalities."""
+        return keys((self.named, rows))
+
+    def cut(self, rows: Built, wanted: Built) -> Built:
+        """The rows of this side with values among the wanted ones; all of them if there is no equality."""
+        return with_keys(tuple((e, c) for c, e in self.named), rows, wanted)
 
 
 class Match:
@@ -111,14 +118,15 @@ class Match:
         )
         return Partial(self.op.keys, self.op.calls, self.column("count", "long", "_n"), parts)
 
-    def named_keys(self, condition: tuple[Expr, ...]) -> tuple[NamedKey, ...]:
-        """The equalities of a condition between the two inputs, each with a column for its values."""
-        left, right = (frozenset(i.columns) for i in self.inputs)
-        found = []
-        for i, (near, far, _) in enumerate(equi_keys(condition, left, right, self.query)):
-            kind = self.types.type_of(near)
-            found.append(NamedKey(self.column(("key", i), kind, f"key{i}"), near, far))
-        return tuple(found)
+    def sides(self) -> tuple[Side, Side]:
+        """The two inputs of a join, each with its end of the equalities between them."""
+        assert isinstance(self.op, Join)
+        left, right = self.inputs
+        pairs = equi_keys(self.op.condition, frozenset(left.columns), frozenset(right.columns), self.query)
+        ids = [self.column(("key", i), self.types.type_of(near), f"key{i}") for i, (near, _, _) in enumerate(pairs)]
+        near_keys = tuple((c, near) for c, (near, _, _) in zip(ids, pairs, strict=True))
+        far_keys = tuple((c, far) for c, (_, far, _) in zip(ids, pairs, strict=True))
+        return Side(left, near_keys), Side(right, far_keys)
 
     def tells_changes(self, source: int) -> bool:
         """True if a source can tell what changed since the old position."""
