@@ -31,6 +31,7 @@ from tidemill.plan.ops import (
     StateScan,
     Sum,
     Union,
+    Window,
 )
 from tidemill.plan.query import Query
 from tidemill.search.costing import CpuMs, Facts, Rows
@@ -55,6 +56,10 @@ class DefaultCostModel:
     row: float = 5e-5
     hash: float = 4e-4
     shuffle: float = 6e-4
+    file: float = 0.5
+    """To open one more file of a state."""
+    step: float = 40.0
+    """Of one more step, however little it reads and writes."""
     broadcast_rows: float = 1e5
     """Up to this many rows the small side of a join is broadcast."""
 
@@ -118,7 +123,7 @@ class DefaultCostModel:
                 return CpuMs(total * (self.shuffle + self.hash) + output * self.row)
             case Aggregate() | Partial() | Merge() | Keys():
                 return CpuMs(total * self.hash + output * self.shuffle)
-            case Net():
+            case Net() | Window():
                 return CpuMs(total * (self.hash + self.shuffle))
             case FinalChange():
                 return CpuMs(inputs[0] * self.row * 4 + inputs[1] * (self.hash + self.shuffle))
@@ -128,6 +133,14 @@ class DefaultCostModel:
                 return CpuMs(total * self.row * 2)
             case _:
                 return CpuMs(total * self.row)
+
+    def reading(self, files: float, rows: float) -> CpuMs:
+        """CPU milliseconds to read and merge so many rows of a state, in so many files."""
+        return CpuMs(files * self.file + rows * (self.scan * 2 + self.hash))
+
+    def merging(self, files: float, rows: float, merged: float) -> CpuMs:
+        """CPU milliseconds of a step that reads so many rows of a state and writes `merged` ones."""
+        return CpuMs(self.step + self.reading(files, rows) + merged * self.shuffle)
 
 
 def source_rows(facts: Facts, source: int) -> float:

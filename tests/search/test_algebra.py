@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
 from tests.maintain import Changes, Mode, View
-from tests.semantics import INF, NAN, Record
+from tests.scalars import INF, NAN
+from tests.semantics import Record
 from tidemill.rule.registry import PACKS, load_rules
 
 Draw: TypeAlias = Callable[[st.SearchStrategy[Any]], Any]
@@ -36,6 +37,7 @@ MODES = st.builds(
     readable=st.sampled_from([True, True, True, False]),
     telling=st.sampled_from([None, None, None, frozenset({0, 1})]),
     lose=st.sampled_from([0.0, 0.0, 0.5]),
+    compact=st.sampled_from([0.0, 0.5]),
 )
 
 
@@ -78,7 +80,7 @@ class Builder:
             return self.scan()
         shapes = (
             self.filter, self.project, self.union, self.inner, self.inner, self.outer, self.outer, self.aggregate,
-            self.aggregate, self.distinct, self.limit, self.opaque, self.semi,
+            self.aggregate, self.distinct, self.limit, self.opaque, self.semi, self.window, self.row_wise,
         )  # fmt: skip
         lines, columns = self.one(*shapes)(depth - 1)
         return lines, columns
@@ -161,6 +163,10 @@ class Builder:
         (lines, columns), (more, others) = self.tree(depth), self.tree(max(0, depth - 1))
         kind, extra = self.one("semi", "anti", "existence"), ""
         condition = self.condition(columns, others)
+        near, far = ([c for c, k in x if k != "boolean"] for x in (columns, others))
+        if near and far and self.one(True, False, False, False):  # NOT IN
+            equal = f"(#{self.one(*near)} = #{self.one(*far)})"
+            condition = ", ".join(x for x in (f"({equal} or isnull({equal}))", condition) if x)
         if kind == "existence":
             columns = [*columns, (self.column(), "boolean")]
             extra = f" exists=#{columns[-1][0]}"
@@ -211,6 +217,18 @@ class Builder:
         order = ", ".join(f"#{c} {self.one('asc', 'desc')} nulls {self.one('first', 'last')}" for c, _ in columns)
         offset = self.one("", "", " offset=1")
         return self.under(f"limit {self.one(1, 2, 3)}{offset} order=[{order}]", lines), columns
+
+    def window(self, depth: int) -> tuple[list[str], list[Column]]:
+        lines, columns = self.tree(depth)
+        partition = ", ".join(f"#{c}" for c, _ in self.some(columns, 2))
+        columns = [*columns, (self.column(), "long")]
+        shown = ", ".join(f"#{c}" for c, _ in columns)
+        return self.under(f"window [{shown}] partition=[{partition}] (count of all)", lines), columns
+
+    def row_wise(self, depth: int) -> tuple[list[str], list[Column]]:
+        lines, columns = self.tree(depth)
+        columns = [*(self.some(columns, 3) or columns[:1]), (self.column(), "long")]
+        return self.under(f"row_wise Expand [{', '.join(f'#{c}' for c, _ in columns)}] (sets)", lines), columns
 
     def opaque(self, depth: int) -> tuple[list[str], list[Column]]:
         lines, columns = self.tree(depth)

@@ -10,7 +10,8 @@ from fractions import Fraction
 import pytest
 
 from tests.maintain import Changes, Mode, View
-from tests.semantics import INF, NAN, Record, Row
+from tests.scalars import INF, NAN, Row
+from tests.semantics import Record
 from tidemill.rule.registry import PACKS
 
 SOURCES = """\
@@ -54,6 +55,16 @@ VIEWS = {
     "semi join": plan("join semi [(#0 = #3)]", T, U),
     "anti join": plan("join anti [(#0 = #3), (#1 <= #4)]", T, U),
     "anti join, no equality": plan("join anti [(#1 < #4)]", T, U),
+    "not in": plan("join anti [((#0 = #3) or isnull((#0 = #3)))]", T, U),
+    "not in, correlated": plan("join anti [(#1 = #4), ((#0 = #3) or isnull((#0 = #3)))]", T, U),
+    "semi join, no equality": plan("join semi [(#1 < #4)]", T, U),
+    "semi join, no condition": plan("join semi []", T, U),
+    "semi join with itself": plan("join semi [(#0 = #4)]", T, T_AGAIN),
+    "existence join, no equality": plan("join existence [(#1 < #4)] exists=#9", T, U),
+    "full join, no equality": plan("join full [(#1 < #4)]", T, U),
+    "full join with itself": plan("join full [(#0 = #4)]", T, T_AGAIN),
+    "full join of full joins": plan("join full [(#3 = #6)]", plan("join full [(#0 = #3)]", T, U), W),
+    "anti join of semi joins": plan("join anti [(#1 = #7)]", plan("join semi [(#0 = #3)]", T, U), W),
     "existence join": plan("join existence [(#0 = #3)] exists=#9", T, U),
     "sums": plan(f"aggregate keys=[#9 := #0] calls=[{ADDITIVE}]", T),
     "global sums": plan(f"aggregate keys=[] calls=[{ADDITIVE}]", T),
@@ -97,6 +108,30 @@ VIEWS = {
         "limit 2 offset=1 order=[#12 desc nulls last, #9 asc nulls first]",
         plan("aggregate keys=[#9 := #0] calls=[#12 := min(#1)]", T),
     ),
+    "partitions": plan("window [#0, #1, #2, #9] partition=[#0] (count of all)", T),
+    "partitions of expressions": plan("window [#0, #1, #2, #9] partition=[(#0 + #1), #0] (count of all)", T),
+    "one partition": plan("window [#0, #1, #9] partition=[] (count of all)", T),
+    "rank filter over a left join": plan(
+        "filter [(#9 > 1)]", plan("window [#0, #1, #3, #4, #9] partition=[#0] (count of all)", OUTER)
+    ),
+    "two windows": plan(
+        "join inner [(#0 = #3)]",
+        plan("window [#0, #1, #9] partition=[#0] (count of all)", T),
+        plan("window [#3, #4, #10] partition=[#4] (count of all)", T_AGAIN),
+    ),
+    "grouping sets": plan(
+        "aggregate keys=[#20 := #0, #21 := #9] calls=[#22 := sum(#1), #23 := count(*)]",
+        plan("row_wise Expand [#0, #1, #9] (two sets)", T),
+    ),
+    "generated": plan("row_wise Generate [#0, #1, #2, #9] (twice)", plan("join inner [(#0 = #3)]", T, U)),
+    "two opaque operators alike": plan(
+        "join inner [(#0 = #3)]",
+        plan("opaque Window [#0, #1, #2, #9] (no rule)", T),
+        plan(
+            "aggregate keys=[#3 := #13] calls=[#14 := max(#19)]",
+            plan("opaque Window [#13, #14, #19] (another)", "scan 0 [#13 := b, #14 := a]"),
+        ),
+    ),
     "window": plan("opaque Window [#0, #1, #2, #9] (no rule)", T),
     "sums over a window": plan(
         "aggregate keys=[#20 := #9] calls=[#21 := sum(#1)]", plan("opaque Window [#0, #1, #2, #9] (no rule)", T)
@@ -138,7 +173,7 @@ def maintained(text: str, mode: Mode, seed: int, rounds: int) -> View:
     return view
 
 
-WITHOUT_RULE = {"anti join, no equality", "window"}
+WITHOUT_RULE = {"window"}
 
 
 @pytest.mark.parametrize("prefer", [None, *PACKS])

@@ -11,7 +11,7 @@ from cost_model.default import MODEL
 from tidemill.errors import TidemillError
 from tidemill.memo.memo import Memo, Node, Ref
 from tidemill.plan.change import SourceChange
-from tidemill.plan.ops import Changes, Join, Net, Scan
+from tidemill.plan.ops import Aggregate, Changes, Filter, Join, Net, Scan
 from tidemill.plan.parse import parse_query
 from tidemill.rule.engine import Budget
 from tidemill.search.costing import Facts
@@ -142,6 +142,26 @@ def test_what_has_no_rule_is_refused_by_name(policy: str) -> None:
     assert "Window: windows have no rule yet" in str(caught.value)
     with pytest.raises(TidemillError, match="aggregate: no rule but recompute"):
         planned(EXTREMA, policy=policy, settings=PlannerSettings(packs=frozenset({"delta", "recompute"})))
+
+
+def test_a_state_of_rows_is_not_looked_for_among_those_of_parts() -> None:
+    text = "aggregate keys=[#20 := #9] calls=[#21 := count(*)]\n  limit 2 order=[#10 asc nulls first]\n" + "\n".join(
+        "    " + x for x in EXTREMA.splitlines()
+    )
+    first = planned(text, first=True)
+    assert {s.form for s in first.states} == {"attribute", "snapshot"}
+    some = frozenset(s.name for s in first.states if s.form == "attribute")
+    assert planned(text, states=some, stored=first.states).kind == "FULL"  # the rows are not there: no error
+
+
+def test_a_state_that_is_not_kept_is_no_missing_rule() -> None:
+    text = "project [#9]\n  filter [(#10 > 3)]\n    aggregate keys=[#9 := #0] calls=[#10 := first(#1)]\n    " + T
+    query = normal_query(parse_query(SOURCES + text))
+    found = space(query, {0: change()}, [], MODEL, Budget(), "", None)
+    names = {type(found.memo.tvrs[c.tvr].expressions[0][0]): c.name for c in found.candidates}
+    for operator in (Aggregate, Filter):
+        plan = planned(text, policy="STRICT", states=frozenset({names[operator]}))
+        assert (plan.kind, "recompute" in plan.methods) == ("INCREMENTAL", operator is Filter)
 
 
 def test_under_auto_it_is_recomputed_alone() -> None:

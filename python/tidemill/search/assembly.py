@@ -9,8 +9,9 @@ from math import inf
 from tidemill.memo.memo import Expression
 from tidemill.plan.ops import Empty, Filter, Join, KeyFilter, Negate, Pad, Project, Scan, Sum, Union, Unsign
 from tidemill.plan.query import Query
+from tidemill.search.compaction import Compaction
 from tidemill.search.costing import CostModel
-from tidemill.search.explain import document, text
+from tidemill.search.explain import add_compactions, document, text
 from tidemill.search.extract import Extractor
 from tidemill.search.inspect import is_net, unable, view_keys
 from tidemill.search.join_order import BROADCAST_ROWS
@@ -38,6 +39,7 @@ class Assembly:
         self._specs: list[StateSpec] = []
         self._saves: dict[int, str] = {}
         self._written: dict[str, Staged] = {}
+        self._compacted: dict[str, Compaction] = {}
         self._cost = 0.0
 
     def base(self, candidate: Candidate) -> None:
@@ -46,10 +48,7 @@ class Assembly:
         group = base(memo, candidate)
         if self._is_written(candidate, group):
             return
-        free = self._extractor
-        if free.best(group) is None:
-            # What an incremental run must not compute from the sources below a limit, making its state anew must.
-            free = Extractor(memo, self._model, self.found.facts)
+        free = self._making_anew(group)
         lowered, rows = self.lower(group, net=False, extractor=free)
         if candidate.partial is None:
             lowered = Lowerer(memo, free, self._staged, self.found.base_rows).signed(lowered)
@@ -70,6 +69,25 @@ class Assembly:
         elif all(spec.name != candidate.name for spec in self._specs):
             self._specs.append(_spec(candidate, self.found))
         return True
+
+    def compact(self, candidate: Candidate, compaction: Compaction) -> None:
+        """Pieces of a state that the run reads become one, before any other step."""
+        lowerer = Lowerer(self.found.memo, self._extractor, {}, self.found.base_rows)
+        lowered = lowerer.compacted(candidate.scan, candidate.partial, compaction.first)
+        columns = _columns(candidate, lowered)
+        step = Step(
+            name=f"compact {candidate.name}",
+            target="state",
+            state=candidate.name,
+            mode="compact",
+            plan=lowered.node,
+            columns=columns,
+            rows=compaction.rows,
+            first=compaction.first,
+        )
+        self.steps.insert(len(self._compacted), step)
+        self._compacted[candidate.name] = compaction
+        self._cost += compaction.cost
 
     def _is_written(self, candidate: Candidate, group: int) -> bool:
         """Whether this run has written the state already: of two equal parts of a query one writes, both read."""
@@ -108,11 +126,20 @@ class Assembly:
     def result(self) -> None:
         """The whole content."""
         group = self.found.memo.moment(self.found.root, SNAPSHOT, old=False)
-        if self._extractor.cost(group) == inf:
-            raise NotComputableError(unable(self.found, self._extractor))
-        lowered, rows = self.lower(group, net=False)
+        extractor = self._making_anew(group)
+        if extractor.cost(group) == inf:
+            raise NotComputableError(unable(self.found, extractor))
+        lowered, rows = self.lower(group, net=False, extractor=extractor)
         output = tuple(self._query.output)
         self.steps.append(Step("result", "result", None, None, lowered.node, output, rows))
+
+    def _making_anew(self, group: int) -> Extractor:
+        """The choices for a snapshot made anew: what an incremental run must not compute from the sources below a
+        limit, this must where nothing else is there.
+        """
+        if self._extractor.best(group) is not None:
+            return self._extractor
+        return Extractor(self.found.memo, self._model, self.found.facts)
 
     def lower(self, group: int, *, net: bool, extractor: Extractor | None = None) -> tuple[Lowered, float]:
         """A group's plan, and how many rows its largest shuffle takes."""
@@ -133,6 +160,7 @@ class Assembly:
         explained = document(
             found, self._extractor, self._used, self._saves, methods, specs, self._cost, kind, reason, alternatives
         )
+        add_compactions(explained, self._compacted, specs)
         return RunPlan(
             kind=kind,
             reason=reason,
@@ -157,10 +185,13 @@ def _shuffled(extractor: Extractor, e: Expression) -> float:
 
 
 def _state_step(candidate: Candidate, mode: str, lowered: Lowered, rows: float) -> Step:
-    columns = [(c, f) for c, f, _ in candidate.scan.columns]
-    if lowered.count is not None:
-        columns.append((lowered.count, COUNT_FIELD))
-    return Step(f"{mode} of {candidate.name}", "state", candidate.name, mode, lowered.node, tuple(columns), rows)
+    columns = _columns(candidate, lowered)
+    return Step(f"{mode} of {candidate.name}", "state", candidate.name, mode, lowered.node, columns, rows)
+
+
+def _columns(candidate: Candidate, lowered: Lowered) -> tuple[tuple[int, str], ...]:
+    columns = tuple((c, f) for c, f, _ in candidate.scan.columns)
+    return columns if lowered.count is None else (*columns, (lowered.count, COUNT_FIELD))
 
 
 def _spec(candidate: Candidate, found: Space) -> StateSpec:
@@ -168,4 +199,5 @@ def _spec(candidate: Candidate, found: Space) -> StateSpec:
     if candidate.partial is None:
         fields.append((COUNT_FIELD, "long"))
     op, _ = found.memo.tvrs[candidate.tvr].expressions[0]
-    return StateSpec(candidate.name, candidate.kind.name, tuple(fields), type(op).__name__.lower())
+    text = type(op).__name__.lower()
+    return StateSpec(candidate.name, candidate.kind.name, tuple(fields), text, candidate.group, candidate.parts)

@@ -52,3 +52,11 @@ class CostModel(Protocol):
     def cost(self, op: Op, inputs: Sequence[Rows], output: Rows, facts: Facts) -> CpuMs:
         """CPU time of the operator alone."""
         ...
+
+    def reading(self, files: float, rows: float) -> CpuMs:
+        """CPU time to read and merge so many rows of a state, in so many files."""
+        ...
+
+    def merging(self, files: float, rows: float, merged: float) -> CpuMs:
+        """CPU time of a step that reads so many rows of a state, in so many files, and writes `merged` ones."""
+        ...

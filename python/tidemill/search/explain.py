@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tidemill.memo.memo import Expression
 from tidemill.plan.ops import Changes, ResultScan, Scan, StateScan
 from tidemill.plan.text import Printer
+from tidemill.search.compaction import Compaction
 from tidemill.search.extract import Extractor
 from tidemill.search.space import Space
 
@@ -98,6 +99,29 @@ def document(
             "stopped": found.explored.stopped,
         },
     }
+
+
+def add_compactions(
+    explained: Mapping[str, Any], compacted: Mapping[str, Compaction], states: Sequence[StateSpec]
+) -> None:
+    """Adds the steps that put pieces of states together; they come first in the run."""
+    steps = explained["points"][0]["steps"]
+    forms = {s.name: s.form for s in states}
+    for name, compaction in compacted.items():
+        steps.append(
+            {
+                "id": len(steps),
+                "operator": f"compact {name} from piece {compaction.first} on",
+                "inputs": [],
+                "rule": "compact",
+                "pack": "core",
+                "form": forms[name],
+                "reads": [f"state {name}"],
+                "saves": name,
+                "rows": compaction.rows,
+                "cost": round(compaction.cost, 3),
+            }
+        )
 
 
 def _is_change(e: Expression) -> bool:

@@ -33,11 +33,13 @@ from tidemill.plan.ops import (
     Partial,
     Project,
     ResultScan,
+    RowWise,
     Scan,
     StateScan,
     Sum,
     Union,
     Unsign,
+    Window,
 )
 from tidemill.search import wire
 from tidemill.search.extract import Extractor
@@ -153,11 +155,22 @@ class Lowerer:
                     "inputs": [inputs[0].node],
                 }
                 return Lowered(limited, inputs[0].columns, None)
-            case Opaque(name, number, reason, columns, children):
-                opaque: Wire = {"op": "opaque", "name": name, "node": number, "reason": reason, "children": children}
-                nodes = [i.node for i in inputs]
-                return Lowered({**opaque, "columns": list(columns), "inputs": nodes}, columns, None)
+            case RowWise(node=number, columns=columns):
+                return self._kept_in_jvm(number, columns, inputs, inputs[0].count)
+            case Window(node=number, columns=columns):
+                self._plain(inputs[0], "window")
+                return self._kept_in_jvm(number, columns, inputs, None)
+            case Opaque(node=number, columns=columns, children=children):
+                return self._kept_in_jvm(number, columns, inputs, None, children)
         raise TypeError(f"{type(e.op).__name__} cannot be lowered")
+
+    def _kept_in_jvm(
+        self, number: int, columns: tuple[int, ...], inputs: Sequence[Lowered], count: int | None, children: int = 1
+    ) -> Lowered:
+        """An operator by its number there; counts go through it as one column more."""
+        shown = (*columns, count) if count is not None else columns
+        node: Wire = {"op": "opaque", "node": number, "children": children, "columns": list(shown)}
+        return Lowered({**node, "inputs": [i.node for i in inputs]}, columns, count)
 
     def _unmerged(self, number: int) -> Lowered:
         """An attribute form for a reader that merges anyway: its pieces, where it is a merge of pieces."""
@@ -169,6 +182,21 @@ class Lowerer:
         if (number, e) not in self.used:
             self.used.append((number, e))
         return self._attribute.pieces(e.op.partial, [self.group(i) for i in e.inputs])
+
+    def compacted(self, scan: StateScan, partial: Partial | None, first: int) -> Lowered:
+        """The pieces of a state from number `first` on, merged.
+
+        Only with the base among them is a group whose rows add up to none gone; in segments alone it may take away
+        from what the base has.
+        """
+        leaf = self.leaf(scan)
+        pieces = Lowered({**leaf.node, "first": first}, leaf.columns, leaf.count)
+        if partial is None:
+            return self.net(pieces)
+        merged = self._attribute.merge(partial, [pieces])
+        if first > 0 or not partial.keys:
+            return merged
+        return Lowered(wire.where((fn(">", Col(partial.count), ZERO),), merged.node), merged.columns, None)
 
     def leaf(self, op: Op) -> Lowered:
         """An operator without inputs."""
@@ -188,6 +216,8 @@ class Lowerer:
                 fields = [*typed, (self.count, COUNT_FIELD, "long")] if signed else list(typed)
                 node = {"op": "state", "name": name, "columns": wire.typed(fields)}
                 return Lowered(node, tuple(c for c, _, _ in typed), self.count if signed else None)
+            case Opaque(node=number, columns=columns):
+                return self._kept_in_jvm(number, columns, [], None, 0)
             case ResultScan(typed):
                 return Lowered({"op": "result", "columns": wire.typed(typed)}, tuple(c for c, _, _ in typed), None)
         raise TypeError(f"{type(op).__name__} is no leaf")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -20,12 +20,13 @@ from tidemill.rule.engine import Budget
 from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
 from tidemill.search.assembly import RECOMPUTE, Assembly
+from tidemill.search.compaction import Piece, due
 from tidemill.search.costing import CostModel
 from tidemill.search.extract import Extractor, reads_the_past
 from tidemill.search.inspect import unable
 from tidemill.search.lower import Lowerer
-from tidemill.search.run_plan import RunPlan, read_by
-from tidemill.search.seed import advance, answered_from_sources
+from tidemill.search.run_plan import RunPlan, StateSpec, read_by, states_read
+from tidemill.search.seed import Candidate, advance, answered_from_sources
 from tidemill.search.space import Space, normal_query, space
 from tidemill.settings import PlannerSettings
 from tidemill.tvr.form import DELTA
@@ -38,6 +39,9 @@ WORTH_A_FULL_RUN = 100.0
 """CPU milliseconds. Below the noise of a few jobs an estimate says nothing: the run stays incremental, which writes
 less and leaves a delta for views above."""
 
+MOST_UNREAD = 32
+"""Pieces that a state may have without a thought to merging them, as long as no run reads it."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
@@ -47,7 +51,8 @@ class PlanRequest:
         states: names of the states that can be read at the old positions.
         first: nothing was filled yet.
         full_reason: why the run must be full (a reason of SHOW REFRESHES); None if it need not be.
-        state_rows: rows written to each state so far, where that is known.
+        pieces: of each state, where they are known.
+        stored: what the states are that can be read.
         lost: names of states that should be there and are not: made anew by the way.
         refill: why the earlier content cannot be built upon (a reason of SHOW REFRESHES); None if it can. The whole
             result is then made anew, from states that can be read, brought up to date, where that is cheapest.
@@ -60,7 +65,8 @@ class PlanRequest:
     first: bool
     full_reason: str | None
     settings: PlannerSettings = field(default_factory=PlannerSettings)
-    state_rows: Mapping[str, float] = field(default_factory=dict)
+    pieces: Mapping[str, Sequence[Piece]] = field(default_factory=dict)
+    stored: Sequence[StateSpec] = ()
     lost: frozenset[str] = frozenset()
     refill: str | None = None
 
@@ -92,9 +98,21 @@ class _Planning:
     def _space(
         self, sources: Mapping[int, SourceChange], states: frozenset[str] | None, *, result: bool = True
     ) -> Space:
-        measured = self.request.state_rows if states is not None else {}
+        measured: dict[str, float] = {}
+        stored = self.request.stored if states else ()
+        if states is not None:
+            measured = {name: float(sum(p.rows for p in pieces)) for name, pieces in self.request.pieces.items()}
         return space(
-            self.request.query, sources, self.rules, self.model, self.budget, "", states, measured, result=result
+            self.request.query,
+            sources,
+            self.rules,
+            self.model,
+            self.budget,
+            "",
+            states,
+            measured,
+            result=result,
+            stored=stored,
         )
 
     def _extractor(self, found: Space, prefer: str | None = None, *, past: bool = True) -> Extractor:
@@ -147,9 +165,16 @@ class _Planning:
         return Extractor(found.memo, self.model, found.facts, allowed)
 
     def _check_rules(self, found: Space) -> None:
-        without = self._without_recompute(found)
-        if without.best(found.memo.change(found.root, DELTA)) is None:
-            operator, _, reason = unable(found, without).partition(": ")
+        """An operator lacks a rule if none but `recompute` computes its change even where every state is kept: which
+        of them are is decided by cost.
+        """
+        change = found.memo.change(found.root, DELTA)
+        if self._without_recompute(found).best(change) is not None:
+            return
+        every = self._space(self.request.sources, None)
+        without = self._without_recompute(every)
+        if without.best(every.memo.change(every.root, DELTA)) is None:
+            operator, _, reason = unable(every, without).partition(": ")
             raise TidemillError("TIDEMILL_NOT_INCREMENTAL", {"operator": operator, "reason": reason})
 
     def _change(self, found: Space, extractor: Extractor) -> RunPlan | None:
@@ -161,13 +186,23 @@ class _Planning:
         change = found.memo.change(found.root, DELTA)
         if found.memo.tvrs[found.root].props.changed and extractor.best(change) is None:
             return None
-        for candidate in found.candidates:
-            if candidate.name in self.request.states:
-                # One that cannot follow this change is dropped, and the next full run makes it anew.
-                run.advance(candidate)
+        # A state that cannot follow this change is dropped, and the next full run makes it anew.
+        followed = [c for c in found.candidates if c.name in self.request.states and run.advance(c)]
         run.delta(change)
+        self._compact(run, followed)
         lost = f"STATE_LOST: {', '.join(sorted(self.request.lost))}" if self.request.lost else None
         return run.plan("INCREMENTAL", lost, self._alternatives(found))
+
+    def _compact(self, run: Assembly, followed: Sequence[Candidate]) -> None:
+        """Puts together the pieces of states that the run reads, where that pays for runs like it; of others, so that
+        their files do not become too many."""
+        read = states_read(run.steps)
+        # Equal parts of a query share one state.
+        for candidate in {c.name: c for c in followed}.values():
+            pieces = self.request.pieces.get(candidate.name, ())
+            compaction = due(pieces, self.model) if candidate.name in read or len(pieces) > MOST_UNREAD else None
+            if compaction is not None:
+                run.compact(candidate, compaction)
 
     def _assembly(self, found: Space, extractor: Extractor) -> Assembly:
         return Assembly(self.request.query, self.model, found, extractor)
@@ -191,12 +226,16 @@ class _Planning:
         found = self._space(self.request.sources, self.request.states, result=False)
         run = self._assembly(found, self._extractor(found))
         kept = frozenset() if self.request.policy == "FULL" else self._worth_keeping()
+        followed: list[Candidate] = []
         for candidate in found.candidates:
             if candidate.name not in kept:
                 continue
-            if candidate.name not in self.request.states or not run.advance(candidate):
+            if candidate.name in self.request.states and run.advance(candidate):
+                followed.append(candidate)
+            else:
                 run.base(candidate)
         run.result()
+        self._compact(run, followed)
         kind = "INCREMENTAL" if read_by(run.steps) & {"changes", "state"} else "FULL"
         return run.plan(kind, reason, ())
 

@@ -11,9 +11,10 @@ from tidemill.search.wire import Wire
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to execute and write: a state's base or segment, the signed delta, or the whole result.
+    """One thing to execute and write: a piece of a state, the signed delta, or the whole result.
 
-    `rows`: how many its largest shuffle is estimated to take.
+    `mode` of a state's piece: base, segment, or compact; `first`: of a compaction, the number of the first piece that
+    it reads and replaces, with all after it. `rows`: how many its largest shuffle is estimated to take.
     """
 
     name: str
@@ -23,16 +24,22 @@ class Step:
     plan: Wire
     columns: tuple[tuple[int, str], ...]
     rows: float
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class StateSpec:
-    """A state kept after the run; columns as (field, type)."""
+    """A state kept after the run; columns as (field, type).
+
+    `group` and `parts`: of parts of an aggregate, what they are of and what each column is, in canonical text.
+    """
 
     name: str
     form: str
     columns: tuple[tuple[str, str], ...]
     text: str
+    group: str = ""
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,16 @@ class RunPlan:
     states: tuple[StateSpec, ...]
     explain: Mapping[str, Any]
     text: str
+
+
+def states_read(steps: Collection[Step]) -> frozenset[str]:
+    """Names of the states that steps read from where earlier runs kept them."""
+
+    def names(node: Wire) -> frozenset[str]:
+        own = frozenset({str(node["name"])}) if node["op"] == "state" else frozenset()
+        return own.union(*map(names, node.get("inputs", ())))
+
+    return frozenset().union(*(names(s.plan) for s in steps))
 
 
 def read_by(steps: Collection[Step]) -> frozenset[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidemill.memo.memo import Memo, Node
-from tidemill.plan.canon import column_names, state_name
+from tidemill.plan.canon import column_names, parts_identity, state_name
 from tidemill.plan.expr import Col
 from tidemill.plan.ops import (
     Aggregate,
@@ -25,6 +25,7 @@ from tidemill.plan.ops import (
 )
 from tidemill.rule.build import node
 from tidemill.rule.match import Match, Relation
+from tidemill.search.run_plan import StateSpec
 from tidemill.tvr.form import ATTRIBUTE, ATTRIBUTE_DELTA, DELTA, SNAPSHOT, FormKind
 
 SEED = "evaluate"
@@ -34,13 +35,18 @@ COUNT_FIELD = "_n"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A state that could be kept: which form of which relation, under which name."""
+    """A state that could be kept: which form of which relation, under which name.
+
+    `group` and `parts`: of parts of an aggregate, what `parts_identity` says.
+    """
 
     name: str
     tvr: int
     kind: FormKind
     scan: StateScan
     partial: Partial | None
+    group: str = ""
+    parts: tuple[str, ...] = ()
 
 
 def seed(memo: Memo, tree: Tree, old_readable: Mapping[int, bool]) -> dict[int, Tree]:
@@ -96,15 +102,26 @@ def candidates(memo: Memo, trees: Mapping[int, Tree], root: int, settings: str) 
             partial = Match(memo, number, op, inputs).partial()
             if partial is not None:
                 name = state_name(memo.query, tree, ATTRIBUTE.name, settings)
-                found.append(Candidate(name, number, ATTRIBUTE, _parts_scan(memo, name, partial), partial))
+                group, parts = parts_identity(memo.query, tree, partial, settings)
+                scan = _parts_scan(memo, name, partial)
+                found.append(Candidate(name, number, ATTRIBUTE, scan, partial, group, parts))
         if not relation.props.reproducible:
             wanted.add(number)
         if isinstance(op, Limit | Opaque):
             wanted.update(i for i in inputs if _worth_keeping(memo, i))
     for number in sorted(wanted - {root}):
+        if _within_a_loop(trees[number]):
+            continue
         name = state_name(memo.query, trees[number], SNAPSHOT.name, settings)
         found.append(Candidate(name, number, SNAPSHOT, _rows_scan(memo, name, number, trees[number]), None))
     return found
+
+
+def _within_a_loop(tree: Tree) -> bool:
+    """True for a part of a recursive query that reads what the round before gave: it means nothing outside."""
+    if isinstance(tree.op, Opaque) and tree.op.name == "UnionLoop":
+        return False
+    return (isinstance(tree.op, Opaque) and not tree.inputs) or any(map(_within_a_loop, tree.inputs))
 
 
 def answered_from_sources(memo: Memo) -> frozenset[tuple[int, type]]:
@@ -161,6 +178,21 @@ def keep(memo: Memo, candidate: Candidate) -> None:
         columns = memo.tvrs[candidate.tvr].props.columns
         built = node(Unsign(columns), node(Net(columns), node(candidate.scan)))
     memo.add(kept.group, built, "read_state", CORE)
+
+
+def read_from(candidate: Candidate, stored: Iterable[StateSpec]) -> StateScan | None:
+    """A scan of another state that has all that a candidate would keep, the smallest such one; None if none has."""
+    found: list[StateScan] = []
+    for spec in stored if candidate.group else ():
+        if spec.group != candidate.group:
+            continue
+        fields = {(p, t): f for p, (f, t) in zip(spec.parts, spec.columns, strict=False)}
+        wanted = [
+            (c, fields.get((p, t)), t) for (c, _, t), p in zip(candidate.scan.columns, candidate.parts, strict=True)
+        ]
+        if all(f is not None for _, f, _ in wanted):
+            found.append(StateScan(spec.name, spec.form, tuple((c, str(f), t) for c, f, t in wanted)))
+    return min(found, key=lambda scan: scan.name, default=None)
 
 
 def keep_result(memo: Memo, root: int) -> None:

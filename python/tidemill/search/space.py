@@ -16,7 +16,8 @@ from tidemill.rule.engine import Budget, Explored, explore
 from tidemill.rule.rule import Rule
 from tidemill.search.costing import CostModel, Facts
 from tidemill.search.estimate import Sizes, estimate
-from tidemill.search.seed import Candidate, candidates, keep, keep_result, seed
+from tidemill.search.run_plan import StateSpec
+from tidemill.search.seed import Candidate, candidates, keep, keep_result, read_from, seed
 from tidemill.tvr.form import Span
 
 ONE_POINT = Span(0, 1)
@@ -65,6 +66,7 @@ def space(
     measured: Mapping[str, float] | None = None,
     *,
     result: bool = True,
+    stored: Iterable[StateSpec] = (),
 ) -> Space:
     """Explore the plans of a run.
 
@@ -77,6 +79,7 @@ def space(
             a filling that kept them all.
         measured: rows of states that were written.
         result: whether the view's content can be read as the old snapshot.
+        stored: states of another query of the view, to be read where they have what a candidate needs.
     """
     changed = frozenset(n for n, s in sources.items() if s.changed)
     telling = frozenset(n for n in changed if sources[n].reason is None)
@@ -89,8 +92,16 @@ def space(
     sizes = Sizes(memo, model, sources)
     for candidate in kept:
         keep(memo, candidate)
+    read: set[str] = set()
+    for candidate in possible:
+        scan = None if candidate in kept else read_from(candidate, stored)
+        if scan is not None:
+            keep(memo, replace(candidate, scan=scan))
+            read.add(scan.name)
     if result and memo.tvrs[root].props.changed:
         keep_result(memo, root)
     explored = explore(memo, rules, budget)
-    facts, base_rows = estimate(sizes, root, {c.name: c.tvr for c in possible}, measured or {})
+    known = measured or {}
+    facts, base_rows = estimate(sizes, root, {c.name: c.tvr for c in possible}, known)
+    facts = replace(facts, kept={**{name: known[name] for name in read if name in known}, **facts.kept})
     return Space(memo, root, tuple(possible), facts, base_rows, explored)
