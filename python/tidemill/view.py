@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from tidemill.sql.create import POLICIES
 from tidemill.sql.cursor import Cursor
@@ -35,6 +36,8 @@ def create_incremental_view(
     *,
     columns: Sequence[str | tuple[str, str]] = (),
     comment: str | None = None,
+    format: str | None = None,  # noqa: A002  # as DataFrameWriter.format
+    partitioned_by: Sequence[str] = (),
     location: str | None = None,
     properties: Mapping[str, str] | None = None,
     policy: str = "AUTO",
@@ -44,7 +47,8 @@ def create_incremental_view(
     """Runs CREATE INCREMENTAL VIEW and returns the view.
 
     `name` is SQL: possibly qualified, back-quoted where needed. `columns`: names, or pairs of name and comment.
-    `schedule`: one ON DEMAND point by default. Raises what the statement raises.
+    `schedule`: one ON DEMAND point by default. `format`: 'parquet' (default) or 'delta'.
+    Raises what the statement raises.
     """
     if policy.upper() not in POLICIES:
         raise ValueError(f"policy must be one of {', '.join(POLICIES)}, not {policy!r}")
@@ -55,6 +59,8 @@ def create_incremental_view(
         query=sql,
         columns=tuple(Column(c) if isinstance(c, str) else Column(*c) for c in columns),
         comment=comment,
+        format=format,
+        partitioned_by=tuple(partitioned_by),
         location=location,
         properties=tuple((properties or {}).items()),
         policy=policy.upper(),
@@ -90,11 +96,14 @@ class IncrementalView:
     def __repr__(self) -> str:
         return f"IncrementalView({self._name})"
 
-    def refresh(self, point: int | None = None, *, full: bool = False, dry_run: bool = False) -> Row:
+    def refresh(
+        self, point: int | None = None, *, full: bool = False, dry_run: bool = False, cascade: bool = False
+    ) -> Row:
         """REFRESH: the row of the run."""
         clauses = [f"AT {point}"] if point is not None else []
         clauses += ["FULL"] if full else []
         clauses += ["DRY RUN"] if dry_run else []
+        clauses += ["CASCADE"] if cascade else []
         return self._row(" ".join([f"REFRESH INCREMENTAL VIEW {self._name}", *clauses]))
 
     def verify(self) -> Row:
@@ -120,6 +129,15 @@ class IncrementalView:
     def toDF(self) -> DataFrame:  # noqa: N802  # as DeltaTable.toDF
         """The content, as of now."""
         return self._spark.table(self._name)
+
+    def files(self) -> list[str]:
+        """The Parquet files that hold the content, as of now: one whole run, for readers that know nothing of Spark.
+
+        Paths for local files, URIs elsewhere. They stay until VACUUM finds them older than its retention. Each file
+        has all columns of the view, partition columns too.
+        """
+        found = (urlsplit(name) for name in self.toDF().inputFiles())
+        return sorted(unquote(f.path) if f.scheme == "file" else f.geturl() for f in found)
 
     def drop(self) -> None:
         """DROP INCREMENTAL VIEW."""

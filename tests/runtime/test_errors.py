@@ -13,6 +13,7 @@ from tests.conftest import files_under, location_of
 
 Fails = Callable[[str, str], PySparkException]
 
+RECURSIVE = "WITH RECURSIVE r (n) AS (SELECT k FROM events UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT n FROM r"
 DEMAND = "SCHEDULE (ON DEMAND)"
 
 
@@ -32,17 +33,33 @@ CREATES = [
     ("TIDEMILL_TEMPORARY_OBJECT", f"CREATE INCREMENTAL VIEW v {DEMAND} AS SELECT * FROM a_temporary_view"),
     (
         "TIDEMILL_NOT_INCREMENTAL",
-        f"CREATE INCREMENTAL VIEW v {DEMAND} REFRESH POLICY STRICT AS"
-        " SELECT k, rank() OVER (ORDER BY v) AS r FROM events",
+        f"CREATE INCREMENTAL VIEW v {DEMAND} REFRESH POLICY STRICT AS {RECURSIVE}",
     ),
     (
         "TIDEMILL_NOT_INCREMENTAL",
         f"CREATE INCREMENTAL VIEW v {DEMAND} REFRESH POLICY INCREMENTAL AS"
-        " SELECT k FROM events WHERE v > (SELECT avg(v) FROM events)",
+        f" SELECT n, count(*) AS m FROM ({RECURSIVE}) GROUP BY n",
     ),
     (
         "TIDEMILL_NOT_INCREMENTAL",
         f"CREATE INCREMENTAL VIEW v {DEMAND} REFRESH POLICY STRICT AS SELECT k, current_date() AS d FROM events",
+    ),
+    (
+        "COLUMN_NOT_DEFINED_IN_TABLE",
+        f"CREATE INCREMENTAL VIEW v PARTITIONED BY (zz) {DEMAND} AS SELECT k, v FROM events",
+    ),
+    (
+        "ALL_PARTITION_COLUMNS_NOT_ALLOWED",
+        f"CREATE INCREMENTAL VIEW v PARTITIONED BY (v, k) {DEMAND} AS SELECT k, v FROM events",
+    ),
+    ("COLUMN_ALREADY_EXISTS", f"CREATE INCREMENTAL VIEW v PARTITIONED BY (k, K) {DEMAND} AS SELECT k, v FROM events"),
+    (
+        "INVALID_PARTITION_COLUMN_DATA_TYPE",
+        f"CREATE INCREMENTAL VIEW v PARTITIONED BY (a) {DEMAND} AS SELECT k, array(v) AS a FROM events",
+    ),
+    (
+        "INVALID_PARTITION_COLUMN_DATA_TYPE",
+        f"CREATE INCREMENTAL VIEW v PARTITIONED BY (b) {DEMAND} AS SELECT v, binary(s) AS b FROM events",
     ),
     ("TABLE_OR_VIEW_NOT_FOUND", f"CREATE INCREMENTAL VIEW v {DEMAND} AS SELECT * FROM no_such_table"),
     ("UNRESOLVED_COLUMN.WITH_SUGGESTION", f"CREATE INCREMENTAL VIEW v {DEMAND} AS SELECT nope FROM events"),
@@ -85,12 +102,11 @@ def test_rand_is_allowed_under_full(spark: SparkSession, events: str) -> None:
 
 def test_not_incremental_names_operator_and_reason(events: str, fails: Fails) -> None:
     error = fails(
-        f"CREATE INCREMENTAL VIEW v {DEMAND} REFRESH POLICY STRICT AS"
-        " SELECT k, rank() OVER (ORDER BY v) AS r FROM events",
+        f"CREATE INCREMENTAL VIEW v {DEMAND} REFRESH POLICY STRICT AS {RECURSIVE}",
         "TIDEMILL_NOT_INCREMENTAL",
     )
     parameters = error.getMessageParameters() or {}
-    assert "Window" in parameters["operator"]
+    assert "UnionLoop" in parameters["operator"]
     assert parameters["reason"]
     assert error.getSqlState() == "0A000"
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 
 from pyspark.sql import Row, SparkSession
 
 import tidemill
-from tests.conftest import Oracle
+from tests.conftest import Oracle, location_of
 from tests.runtime.conftest import SUMMARY
 
 COLUMNS = (
@@ -57,6 +59,21 @@ def test_show_views(spark: SparkSession, events: str) -> None:
     assert [r.viewName for r in spark.sql("SHOW INCREMENTAL VIEWS LIKE 'b*'").collect()] == ["b_view"]
     assert [r.viewName for r in spark.sql(f"SHOW INCREMENTAL VIEWS IN {events} 'a*'").collect()] == ["a_view"]
     assert spark.sql("SHOW INCREMENTAL VIEWS IN default").collect() == []
+
+
+def test_views_are_shown_though_one_cannot_be_read(spark: SparkSession, events: str) -> None:
+    for name in ("a_view", "b_view", "c_view"):
+        spark.sql(f"CREATE INCREMENTAL VIEW {name} SCHEDULE (ON DEMAND) INITIALIZE DEFERRED AS SELECT k FROM events")
+    places = {n: str(location_of(spark, n)).removeprefix("file:") for n in ("a_view", "b_view")}
+    (Path(places["a_view"]) / "_tidemill" / "view.json").write_text("{ nonsense")
+    (Path(places["a_view"]) / "_tidemill" / ".view.json.crc").unlink(missing_ok=True)
+    shutil.rmtree(places["b_view"])
+    rows = spark.sql("SHOW INCREMENTAL VIEWS").collect()
+    assert [(r.viewName, r.status, r.policy, r.lastRun) for r in rows] == [
+        ("a_view", "UNREADABLE", None, None),
+        ("b_view", "UNREADABLE", None, None),
+        ("c_view", "NOT_FILLED", "AUTO", None),
+    ]
 
 
 def test_describe(spark: SparkSession, events: str) -> None:

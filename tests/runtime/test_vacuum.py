@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import socket
 from pathlib import Path
+from unittest import mock
 from urllib.parse import unquote
 
 import pytest
 from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle, files_under, location_of
+from tests.log_of_a_year import grow
+from tidemill.bridge.jvm import Jvm
+from tidemill.errors import TidemillError
+from tidemill.runtime import log, views
+from tidemill.runtime.log import SPAN
+from tidemill.sql.statements import SetComment
 
 BY_KEY = "SELECT k, sum(v) AS s, count(*) AS n FROM events GROUP BY k"
 TOP = "SELECT k, s, n FROM (SELECT k, sum(v) AS s, count(*) AS n FROM events GROUP BY k) ORDER BY s DESC, k LIMIT 2"
@@ -18,6 +25,12 @@ TOP = "SELECT k, s, n FROM (SELECT k, sum(v) AS s, count(*) AS n FROM events GRO
 
 def folder(spark: SparkSession, view: str) -> Path:
     return Path(unquote(str(location_of(spark, view)).removeprefix("file:")))
+
+
+def jvm_of(spark: SparkSession) -> Jvm:
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    return Jvm(gateway._gateway_client, spark._jsparkSession)
 
 
 def refresh(spark: SparkSession, view: str = "v") -> Row:
@@ -54,7 +67,6 @@ def test_only_what_nothing_needs_goes(spark: SparkSession, view: str, oracle: Or
 
 
 def test_orphans_go_and_what_a_live_writer_wrote_stays(spark: SparkSession, view: str) -> None:
-    from tidemill.bridge.jvm import Jvm
     from tidemill.runtime import writers
     from tidemill.runtime.files import Files
 
@@ -70,9 +82,7 @@ def test_orphans_go_and_what_a_live_writer_wrote_stays(spark: SparkSession, view
     for orphan in orphans:
         orphan.parent.mkdir(parents=True, exist_ok=True)
         orphan.write_text("{}")
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
-    files = Files(Jvm(gateway._gateway_client, spark._jsparkSession))
+    files = Files(jvm_of(spark))
     with writers.writing(files, str(root)):
         assert vacuum(spark) == []
     gone = vacuum(spark)
@@ -125,3 +135,83 @@ def test_lost_content_is_made_from_states(spark: SparkSession, view: str, oracle
     row = refresh(spark)
     assert (row.kind, row.reason.partition(":")[0]) == ("INCREMENTAL", "STATE_LOST")
     oracle("v", BY_KEY)
+
+
+def test_a_long_history_is_put_together(spark: SparkSession, view: str, oracle: Oracle) -> None:
+    root = folder(spark, view)
+    grow(str(root), 2 * SPAN + 3)
+    entries = root / "_tidemill" / "log"
+    before = len(list(entries.glob("*[0-9].json")))
+    would_go = vacuum(spark, "RETAIN 0 HOURS DRY RUN")
+    assert len(list(entries.glob("*[0-9].json"))) == before
+    assert vacuum(spark) == would_go
+    assert len(would_go) == 2 * SPAN
+    assert sorted(int(p.stem) for p in entries.glob("*[0-9].json")) == [2 * SPAN, 2 * SPAN + 1, 2 * SPAN + 2]
+    assert len(list((root / "_tidemill" / "checkpoints").glob("*[0-9].json"))) == 2
+    assert vacuum(spark) == []
+    rows = spark.sql("SHOW REFRESHES IN v").collect()
+    assert [r.run for r in rows] == list(range(2 * SPAN + 3))[::-1]
+    assert spark.sql("SHOW REFRESHES IN v LIMIT 5").collect() == rows[:5]
+    spark.sql("INSERT INTO events VALUES (1, 1, 'z')")
+    row = refresh(spark)
+    assert (row.run, row.kind) == (2 * SPAN + 3, "INCREMENTAL")
+    oracle("v", BY_KEY)
+
+
+def test_a_listing_outlives_the_entry_that_it_was_written_beside(
+    spark: SparkSession, events: str, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run 0 writes listings that later runs name again; a checkpoint takes its entry in, and the newest one is read."""
+    monkeypatch.setattr(log, "LONG", 2)
+    monkeypatch.setattr(log, "LONG_TEXT", 30)
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {BY_KEY}")
+    root = folder(spark, "v")
+    entries = root / "_tidemill" / "log"
+    grow(str(root), SPAN + 3)
+    spark.sql("INSERT INTO events VALUES (1, 1, 'z')")
+    assert refresh(spark).kind == "INCREMENTAL"
+    newest = SPAN + 3
+    shared = {name for name in log.named((entries / f"{newest:020d}.json").read_text()) if int(name[:20]) < SPAN}
+    own = {p.name for p in entries.glob(f"{newest:020d}-*.json")}
+    assert shared
+    assert own
+    orphan = entries / f"{1:020d}-abcdef01.0.json"
+    orphan.write_text("[]")
+    assert len(vacuum(spark)) > SPAN
+    assert not (entries / f"{1:020d}.json").exists()
+    beside = {p.name for p in entries.glob("*-*.json")}
+    kept = [p.read_text() for p in entries.glob("*.json") if p.stem.isdigit()]
+    assert beside == set().union(*map(log.named, kept))
+    assert beside >= shared | own
+    head = views.find(jvm_of(spark), ("v",)).head
+    assert head is not None
+    assert head.run == newest
+    spark.sql("INSERT INTO events VALUES (2, 2, 'y')")
+    row = refresh(spark)
+    assert (row.kind, row.reason) == ("INCREMENTAL", None)
+    oracle("v", BY_KEY)
+    vacuum(spark)
+    oracle("v", BY_KEY)
+    assert [r.run for r in spark.sql("SHOW REFRESHES IN v LIMIT 2").collect()] == [newest + 1, newest]
+
+
+def test_amendments_that_a_definition_has_taken_in_go(spark: SparkSession, view: str) -> None:
+    for comment in ("one", "two"):
+        spark.sql(f"ALTER INCREMENTAL VIEW v SET COMMENT '{comment}'")
+    vacuum(spark)
+    assert "COMMENT 'two'" in spark.sql("SHOW CREATE INCREMENTAL VIEW v").collect()[0][0]
+    spark.sql(f"CREATE OR REPLACE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS {BY_KEY}")
+    amendments = folder(spark, view) / "_tidemill" / "amendments"
+    late = views.find(jvm_of(spark), ("v",))
+    vacuum(spark)
+    assert list(amendments.glob("*.json")) == []
+    spark.sql("ALTER INCREMENTAL VIEW v SET COMMENT 'three'")
+    assert [p.stem for p in amendments.glob("*[0-9].json")] == [f"{3:020d}"]
+    assert "COMMENT 'three'" in spark.sql("SHOW CREATE INCREMENTAL VIEW v").collect()[0][0]
+    # A slow ALTER takes a number that has been taken in since.
+    with (
+        pytest.raises(TidemillError, match="CONCURRENT_REFRESH"),
+        mock.patch.object(views, "newest_amendment", return_value=1),
+    ):
+        views.amend(late, SetComment("late"))
+    assert [p.stem for p in amendments.glob("*[0-9].json")] == [f"{3:020d}"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tidemill.sql.create import byte_string
 from tidemill.sql.not_yet import not_in_effect
 from tidemill.sql.parse import parse, read
 from tidemill.sql.statements import (
@@ -45,7 +46,6 @@ from tidemill.sql.statements import (
     Vacuum,
     Verify,
     WorkBound,
-    byte_string,
     from_json,
     to_json,
 )

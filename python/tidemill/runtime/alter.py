@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
-from tidemill.runtime import analysis, catalog, planning, sessions, views
+from tidemill.runtime import analysis, catalog, graph, planning, sessions, views
 from tidemill.runtime.definition import amended
 from tidemill.runtime.replace import alter_query
 from tidemill.runtime.views import View
@@ -25,8 +26,9 @@ from tidemill.sql.statements import (
 
 def alter(jvm: Jvm, statement: Alter, sql: str, warnings: list[str]) -> list[list[Any]]:
     """Raises TIDEMILL_NOT_FOUND, TIDEMILL_NOT_AN_INCREMENTAL_VIEW; TIDEMILL_ALREADY_EXISTS for a new name that is
-    taken; UNSET_NONEXISTENT_PROPERTIES; TIDEMILL_NOT_INCREMENTAL, TIDEMILL_SOURCE_WITHOUT_CHANGES for a policy that
-    the query cannot have; TIDEMILL_CONCURRENT_REFRESH if another ALTER came first; what CREATE raises for AS.
+    taken, RECURSIVE_VIEW for one that the query reads; UNSET_NONEXISTENT_PROPERTIES; TIDEMILL_NOT_INCREMENTAL,
+    TIDEMILL_SOURCE_WITHOUT_CHANGES for a policy that the query cannot have; TIDEMILL_CONCURRENT_REFRESH if another
+    ALTER came first; what CREATE raises for AS.
     """
     view = views.find(jvm, statement.name)
     match statement.action:
@@ -38,7 +40,7 @@ def alter(jvm: Jvm, statement: Alter, sql: str, warnings: list[str]) -> list[lis
         case action:
             _check(jvm, view, action)
             views.amend(view, action)
-            _tell_catalog(jvm, view, action)
+            _tell_readers(jvm, view, action)
     return []
 
 
@@ -53,6 +55,7 @@ def _rename(jvm: Jvm, view: View, name: tuple[str, ...]) -> None:
         )
     if (taken := catalog.lookup(jvm, qualified)) is not None:
         raise TidemillError("TIDEMILL_ALREADY_EXISTS", {"view": ".".join(qualified), "object": taken.what})
+    graph.refuse_cycle(jvm, qualified, view.definition.sources)
     catalog.rename_entry(jvm, old, qualified)
 
 
@@ -62,12 +65,13 @@ def _check(jvm: Jvm, view: View, action: Action) -> None:
             working = sessions.working(jvm, view.definition.settings)
             with analysis.analysed_again(working, view.definition) as document:
                 analysis.check_findings(document, policy)
-                situation = planning.survey(working, document, None, policy, sessions.planner_settings(jvm))
-                planning.check_policy(situation, planning.plan(situation, "FIRST"))
+                planning.filling(working, document, policy, sessions.planner_settings(jvm))
         case SetPolicy("AUTO") if view.definition.create.policy == "FULL":
             working = sessions.working(jvm, view.definition.settings)
             with analysis.analysed_again(working, view.definition) as document:
                 analysis.check_findings(document, "AUTO")
+        case SetProperties():
+            _with(view, action).result.check()
         case UnsetProperties(keys, if_exists) if not if_exists:
             known = dict(view.definition.create.properties)
             unknown = [k for k in keys if k not in known]
@@ -83,10 +87,16 @@ def _check(jvm: Jvm, view: View, action: Action) -> None:
             pass
 
 
-def _tell_catalog(jvm: Jvm, view: View, action: Action) -> None:
-    """Comment and properties stand in the catalog entry too."""
+def _with(view: View, action: Action) -> View:
+    definition = view.definition
+    return View(replace(definition, amendments=(*definition.amendments, action)), view.files, view.head)
+
+
+def _tell_readers(jvm: Jvm, view: View, action: Action) -> None:
+    """Comment and properties stand in the catalog entry too, and in a Delta table."""
     if isinstance(action, SetComment | SetProperties | UnsetProperties):
         create: Create = amended(view.definition.create, action)
         catalog.alter_entry(
             jvm, view.definition.name, properties=dict(create.properties), comment=create.comment, schema=None
         )
+        _with(view, action).describe()

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.errors import TidemillError
+from tidemill.runtime import wire
 from tidemill.runtime.definition import Definition
+from tidemill.runtime.record import Record
 from tidemill.runtime.wire import Type
 
 Document = Mapping[str, Any]
 
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 # Spark's conditions that say: a column of a source is not what it was.
 _COLUMN_GONE = ("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD", "FIELD_NOT_FOUND", "MISSING_COLUMNS")
 _RETYPED = (
@@ -26,9 +30,16 @@ _RETYPED = (
 
 
 @contextmanager
-def analysed(jvm: Jvm, query: str, catalog: str, namespace: Sequence[str]) -> Iterator[Document]:
-    """The query document of `query`; the JVM keeps the analysed query as long as the block lasts."""
-    document: Document = jvm.invoke("analyze", {"sql": query, "catalog": catalog, "namespace": list(namespace)})
+def analysed(
+    jvm: Jvm, query: str, catalog: str, namespace: Sequence[str], found: Mapping[str, Any] | None = None
+) -> Iterator[Document]:
+    """The query document of `query`; the JVM keeps the analysed query as long as the block lasts.
+
+    `found`: what an earlier analysis found out: `known` and `columns` of `Known` in the bridge.
+    """
+    document: Document = jvm.invoke(
+        "analyze", {"sql": query, "catalog": catalog, "namespace": list(namespace), **(found or {})}
+    )
     try:
         yield document
     finally:
@@ -36,23 +47,55 @@ def analysed(jvm: Jvm, query: str, catalog: str, namespace: Sequence[str]) -> It
 
 
 @contextmanager
-def analysed_again(jvm: Jvm, definition: Definition) -> Iterator[Document]:
+def analysed_again(jvm: Jvm, definition: Definition, head: Record | None = None) -> Iterator[Document]:
     """As `analysed`, for a view that exists: a query that no longer means what CREATE stored is an error that says
     why.
 
     Raises TIDEMILL_SCHEMA_CHANGED if a used column is gone or the output would have other types,
     TIDEMILL_FUNCTION_MISSING if a session function is not registered here. The document's output is that of CREATE:
-    columns that came since are left out.
+    columns that came since are left out. `head`: the last run; what its sources looked like need not be found out
+    again.
     """
-    try:
-        context = analysed(jvm, definition.query, definition.catalog, definition.namespace)
-        document = context.__enter__()
-    except JvmFailure as failure:
-        raise _explained(failure, definition) from failure
-    try:
-        yield _as_created(document, definition)
-    finally:
-        context.__exit__(None, None, None)
+    found: dict[str, Any] = {"known": _paths(definition, head) if head is not None else []}
+    with ExitStack() as stack:
+        try:
+            document = stack.enter_context(_analysed_with(jvm, definition, found))
+            found["columns"] = _moved(document, definition)
+        except JvmFailure as failure:
+            # A column that came since may be what makes a name ambiguous.
+            found["columns"] = _tables(definition)
+            if not found["columns"]:
+                raise _explained(failure, definition) from failure
+        if found["columns"]:
+            stack.pop_all().close()
+            try:
+                document = stack.enter_context(_analysed_with(jvm, definition, found))
+            except JvmFailure as failure:
+                raise _explained(failure, definition) from failure
+        yield partitioned(_as_created(document, definition), definition.create.partitioned_by)
+
+
+def _analysed_with(jvm: Jvm, definition: Definition, found: Mapping[str, Any]) -> AbstractContextManager[Document]:
+    return analysed(jvm, definition.query, definition.catalog, definition.namespace, found)
+
+
+def _tables(definition: Definition) -> dict[str, list[str]]:
+    """The columns that each table of the query had at CREATE: what `*` stands for."""
+    tables = (s for s in definition.sources if s["kind"] in ("files", "delta") and s["location"]["table"])
+    return {s["name"]: [f[0] for f in s["fields"]] for s in tables}
+
+
+def _moved(document: Document, definition: Definition) -> dict[str, list[str]]:
+    """Those of `_tables` that have other columns now."""
+    now = {s["name"]: [f[0] for f in s["fields"]] for s in document["sources"]}
+    return {name: columns for name, columns in _tables(definition).items() if now.get(name, columns) != columns}
+
+
+def _paths(definition: Definition, head: Record) -> list[dict[str, Any]]:
+    """Sources that are paths of files, with their last positions."""
+    paths = [s for s in definition.sources if s["kind"] == "files" and not s["location"]["table"]]
+    positions = [(s, head.position_of(s["name"])) for s in paths]
+    return [{"source": dict(s), "position": position} for s, position in positions if position is not None]
 
 
 def _explained(failure: JvmFailure, definition: Definition) -> Exception:
@@ -85,9 +128,9 @@ def _schema_changed(definition: Definition, column: str, change: str) -> Tidemil
 def _as_created(document: Document, definition: Definition) -> Document:
     names = [name for _, name in document["output"]]
     output = document["output"]
-    if len(names) != len(definition.columns):
-        # `*` was expanded at CREATE: columns that were added to a source since are not the view's.
-        wanted = definition.query_columns
+    wanted = definition.query_columns
+    if tuple(names) != tuple(wanted):
+        # `*` was expanded at CREATE: columns that were added to a source since are not the view's, nor is their order.
         if any(names.count(n) != 1 for n in wanted):
             gone = next(n for n in wanted if names.count(n) != 1)
             raise _schema_changed(definition, gone, "was dropped or renamed")
@@ -100,6 +143,29 @@ def _as_created(document: Document, definition: Definition) -> Document:
         **document,
         "output": [[c, defined.name] for (c, _), defined in zip(output, definition.columns, strict=True)],
     }
+
+
+def partitioned(document: Document, columns: Sequence[str]) -> Document:
+    """The document of a view that is partitioned by these columns of its output: what a folder's name cannot tell from
+    NULL, the empty string and Spark's own word for NULL, is NULL there, as in every partitioned table of Spark."""
+    known = {c["id"]: c for c in document["columns"]}
+    fresh = itertools.count(max(known, default=0) + 1)
+    added: list[dict[str, Any]] = []
+    output: list[list[Any]] = []
+    values: dict[int, wire.Expr] = {}
+    for column, name in document["output"]:
+        if name in columns and known[column]["type"] == "string":
+            told = wire.fn("in", wire.col(column), wire.lit("", "string"), wire.lit(NULL_FOLDER, "string"))
+            added.append({**known[column], "id": next(fresh), "nullable": True})
+            column = added[-1]["id"]
+            values[column] = wire.fn("if", told, wire.lit(None, "string"), told["args"][0])
+        else:
+            values[column] = wire.col(column)
+        output.append([column, name])
+    if not added:
+        return document
+    root = wire.project(values.items(), document["root"])
+    return {**document, "columns": [*document["columns"], *added], "root": root, "output": output}
 
 
 def column_types(document: Document) -> dict[int, Type]:

@@ -2,7 +2,8 @@
 
 A keyed view replaces rows by key (`<=>`); any other view is a bag, and each touched row value gets its final count
 (design 9a.3). Inserts alone add files. A small result is rewritten whole, since one job on few bytes costs less than
-looking for the touched files, and small files do not pile up.
+looking for the touched files, and small files do not pile up. Where the result is partitioned, all this goes for each
+partition that the delta touches; the others stay as they are.
 """
 
 from __future__ import annotations
@@ -69,10 +70,12 @@ def apply_delta(
     live: Sequence[File],
     delta: Delta,
     target: str,
+    partitions: Sequence[str] = (),
 ) -> Applied:
     """Writes into the new directory `target` what `delta` changes in the `live` files.
 
-    `keys`: names of columns that are a key of the view before and after, or None for a bag.
+    `keys`: names of columns that are a key of the view before and after, or None for a bag. `partitions`: names of the
+    columns that part the result.
     Raises TIDEMILL_PLANNER_FAILED if the delta removes a row that the result does not hold: the plan was wrong,
     nothing is kept.
     """
@@ -80,16 +83,47 @@ def apply_delta(
     if not (delta.inserts or delta.deletes):
         return Applied(live, (), ())
     usable_keys = _usable(keys, columns)
-    size = sum(int(f["bytes"]) for f in live)
-    if not live or (delta.deletes == 0 and (size > SMALL_RESULT_BYTES or len(live) < SMALL_RESULT_FILES)):
+    candidates = _in_touched_partitions(execution, columns, partitions, live, delta) if partitions else live
+    if not candidates or (delta.deletes == 0 and not _to_compact(candidates)):
         touched: tuple[File, ...] = ()
-    elif size <= SMALL_RESULT_BYTES:
-        touched = live
+    elif _size(candidates) <= SMALL_RESULT_BYTES:
+        touched = candidates
     else:
-        touched = _touched(execution, columns, usable_keys, live, delta)
-    written = _rewrite(execution, columns, usable_keys, touched, delta, target)
+        touched = _touched(execution, columns, usable_keys, candidates, delta)
+    written = _rewrite(execution, columns, usable_keys, touched, delta, target, partitions)
     gone = {f["path"] for f in touched}
     return Applied(tuple(f for f in live if f["path"] not in gone), written.files, touched)
+
+
+def _size(files: Sequence[File]) -> int:
+    return sum(int(f["bytes"]) for f in files)
+
+
+def _to_compact(files: Sequence[File]) -> bool:
+    """Whether small files have piled up, in a small result or in a small partition."""
+    return _size(files) <= SMALL_RESULT_BYTES and len(files) >= SMALL_RESULT_FILES
+
+
+def _in_touched_partitions(
+    execution: Execution, columns: Sequence[ResultColumn], partitions: Sequence[str], live: Sequence[File], delta: Delta
+) -> tuple[File, ...]:
+    """The live files of those partitions that rows leave, or that have small files to be put together.  One job over
+    the delta alone, none if no partition can be touched."""
+    parts: dict[tuple[str | None, ...], list[File]] = {}
+    for file in live:
+        parts.setdefault(tuple(file["partition"]), []).append(file)
+    crowded = {values for values, files in parts.items() if _to_compact(files)}
+    if not parts or not (delta.deletes or crowded):
+        return ()
+    ids = Ids()
+    own = [c for name in partitions for c in columns if c.name == name]
+    read, texts, count, left = ids.fresh(len(own)), ids.fresh(len(own)), ids.one(), ids.one()
+    keys = [(t, wire.partition_text(c)) for t, c in zip(texts, read, strict=True)]
+    plan = wire.aggregate(keys, [(left, wire.fn("min", wire.col(count)))], _leaf(delta.files, read, own, count))
+    named = [*((t, f"p{i}") for i, t in enumerate(texts)), (left, "left")]
+    rows = execution.rows(plan, named, step="find touched partitions")
+    found = {tuple(row[:-1]): int(row[-1]) < 0 for row in rows}
+    return tuple(f for v, files in parts.items() if v in found and (found[v] or v in crowded) for f in files)
 
 
 def _usable(keys: Sequence[str] | None, columns: Sequence[ResultColumn]) -> tuple[str, ...] | None:
@@ -145,6 +179,7 @@ def _rewrite(
     touched: Sequence[File],
     delta: Delta,
     target: str,
+    partitions: Sequence[str],
 ) -> Written:
     ids = Ids()
     out = ids.fresh(len(columns))
@@ -161,12 +196,13 @@ def _rewrite(
         check = True
     if check:
         plan = _checked(plan, count)
-    size = sum(int(f["bytes"]) for f in touched) + delta.bytes
+    size = _size(touched) + delta.bytes
     written = execution.write(
         plan,
         target,
         [(i, c.name) for i, c in zip(out, columns, strict=True)],
         step="apply",
+        partitions=partition_ids(out, [c.name for c in columns], partitions),
         wanted_files=1 if size <= SMALL_RESULT_BYTES else -(-size // TARGET_FILE_BYTES),
     )
     short = (written.observed.get("apply") or {}).get("short") or 0
@@ -181,9 +217,15 @@ def _rewrite(
     return written
 
 
+def partition_ids(ids: Sequence[int], names: Sequence[str], partitions: Sequence[str]) -> dict[int, str]:
+    """Columns of a plan that part its rows, with their names, in the order of `partitions`."""
+    by_name = dict(zip(names, ids, strict=True))
+    return {by_name[name]: name for name in partitions}
+
+
 def _checked(plan: Node, count: int) -> Node:
     """`replicate` over an observation of counts below zero, which no right plan makes."""
-    below = wire.fn("sum", wire.fn("if", wire.fn("<", wire.col(count), wire.long(0)), wire.long(1), wire.long(0)))
+    below = wire.observed_sum(wire.fn("if", wire.fn("<", wire.col(count), wire.long(0)), wire.long(1), wire.long(0)))
     return {**plan, "inputs": [wire.observe("apply", [("short", below)], plan["inputs"][0])]}
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
-from tidemill.runtime import analysis, catalog, planning, running, sessions, views, writers
+from tidemill.runtime import analysis, catalog, leases, planning, running, sessions, views, writers
 from tidemill.runtime.definition import DROPPING
-from tidemill.runtime.draft import Draft, drafted, schema_of
+from tidemill.runtime.draft import Draft, drafted
 from tidemill.runtime.files import Files, child
 from tidemill.runtime.running import Occasion
 from tidemill.runtime.views import View
@@ -25,10 +25,10 @@ def attach(
     view, or an unfinished DROP, left its files, these are removed, and the answer is False. Raises
     TIDEMILL_LOCATION_MISMATCH if query (as analysed), settings, columns or format are not those of the view.
     """
-    if files.exists(child(location, DROPPING)):
+    view = views.at_location(files, location, name)
+    if view is not None and files.read(child(location, DROPPING)) == str(view.next_run):
         files.delete([location])
         return False
-    view = views.at_location(files, location, name)
     if view is not None and view.head is None:
         if writers.live_since(files, location) is not None:  # a CREATE that is under way
             raise TidemillError("TIDEMILL_LOCATION_NOT_EMPTY", {"view": ".".join(name), "location": location})
@@ -43,8 +43,7 @@ def attach(
                 return False
             raise TidemillError("TIDEMILL_LOCATION_MISMATCH", {"location": location, "reason": reason})
         warnings += draft.warnings()
-        for action in _amendments(view.definition.create, statement):
-            views.amend(view, action)
+        view.result.check()
         if view.head is None and not statement.deferred:
             _fill(jvm, view, draft)
         kept = {catalog.KEEP_FILES: "true"} if statement.location is not None else {}
@@ -52,29 +51,35 @@ def attach(
             jvm,
             name,
             location,
-            schema_of(view.definition.columns),
+            view.definition.schema,
             view.definition.id,
+            view.definition.format,
             {**dict(statement.properties), **kept},
             statement.comment,
         )
+        for action in _amendments(view.definition.create, statement):
+            views.amend(view, action)
         view.publish_if_behind()
+        if view.head is not None:
+            leases.take(view, draft.document["sources"], view.head)
     return True
 
 
 def _fill(jvm: Jvm, view: View, draft: Draft) -> None:
-    create = draft.statement
-    situation = planning.survey(draft.working, draft.document, None, create.policy, sessions.planner_settings(jvm))
-    plan = planning.plan(situation, "FIRST")
-    planning.check_policy(situation, plan)
-    occasion = Occasion.now(len(create.schedule), "CREATE")
-    view.publish(running.run_with_output(draft.working, view, situation, plan, occasion))
+    settings = sessions.planner_settings(jvm)
+    situation, plan = planning.filling(draft.working, draft.document, draft.statement.policy, settings)
+    occasion = Occasion.now(len(draft.statement.schedule), "CREATE")
+    view.publish(running.run_with_output(draft.working, view, situation, lambda _: plan, occasion))
 
 
 def _difference(view: View, draft: Draft) -> str | None:
     """In what the statement defines another view; None if it does not."""
     old = view.definition
-    if (old.create.format or "parquet") != (draft.statement.format or "parquet"):
-        return f"its format is {old.create.format or 'parquet'}"
+    if old.format != (draft.statement.format or "parquet"):
+        return f"its format is {old.format}"
+    if old.create.partitioned_by != draft.statement.partitioned_by:
+        parts = ", ".join(old.create.partitioned_by)
+        return f"it is partitioned by {parts}" if parts else "it is not partitioned"
     known, wanted = ([(c.name, c.type) for c in columns] for columns in (old.columns, draft.columns))
     if [n for n, _ in known] != [n for n, _ in wanted]:
         return f"its columns are {', '.join(n for n, _ in known)}"

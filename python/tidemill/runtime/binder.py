@@ -22,13 +22,13 @@ class Binder:
     """What the symbols of one run's plan stand for.
 
     `old` and `new` map a source's number to its position before and at this run. `states` maps a state's name to its
-    committed files, `staged` a step's name to the files it wrote in this run (filled as steps end), `result` lists
-    the view's live files.
+    committed pieces, each a list of files, `staged` a step's name to the files it wrote in this run (filled as steps
+    end), `result` lists the view's live files.
     """
 
     old: Mapping[int, Position]
     new: Mapping[int, Position]
-    states: Mapping[str, Files]
+    states: dict[str, Sequence[Files]]
     result: Files
     staged: dict[str, Files] = field(default_factory=dict)
     observe_scans: bool = False
@@ -44,7 +44,8 @@ class Binder:
             case "changes":
                 return self._changes(node)
             case "state":
-                return self._files(node, self.states.get(node["name"], ()))
+                pieces = self.states.get(node["name"], ())[node.get("first", 0) :]
+                return self._files(node, [file for piece in pieces for file in piece])
             case "staged":
                 return self._files(node, self.staged[node["step"]])
             case "result":
@@ -60,7 +61,7 @@ class Binder:
         bound["at"] = self._at(node["source"], node.get("at"))
         if not self.observe_scans or node.get("at") == "old":
             return bound
-        return self._observed(bound, self.scans, [("rows", wire.fn("count", wire.long(1)))])
+        return self._observed(bound, self.scans, [("rows", wire.observed_sum(wire.long(1)))])
 
     def _changes(self, node: Mapping[str, Any]) -> wire.Node:
         bound = dict(node)

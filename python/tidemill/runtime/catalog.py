@@ -1,4 +1,4 @@
-"""The session catalog, through the bridge: a view's entry is an external Parquet table that points to its location."""
+"""The session catalog, through the bridge: a view's entry is an external table that points to its location."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
+from tidemill.runtime.files import UndecidedError
 
 VIEW_PROPERTY = "tidemill.view"
 KEEP_FILES = "tidemill.keepFiles"
 """Property of an entry whose files DROP leaves alone whatever the definition says: it was attached by LOCATION."""
 OURS = (VIEW_PROPERTY, KEEP_FILES)
 SESSION_CATALOG = "spark_catalog"
-
-
-class UndecidedError(Exception):
-    """Nobody knows whether an operation was carried out: what depends on it must not be removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +55,11 @@ def qualify(jvm: Jvm, name: Sequence[str]) -> tuple[str, ...]:
     return qualified
 
 
+def check_name(jvm: Jvm, qualified: Sequence[str]) -> None:
+    """Raises Spark's INVALID_SCHEMA_OR_RELATION_NAME for a name that no table can have."""
+    jvm.invoke("catalog", {"do": "check_name", "name": list(qualified)})
+
+
 def lookup(jvm: Jvm, qualified: Sequence[str]) -> Entry | None:
     """The entry of a qualified name; None if there is none."""
     answer = jvm.invoke("catalog", {"do": "lookup", "name": list(qualified)})
@@ -80,10 +82,13 @@ def create_entry(
     location: str,
     schema: Mapping[str, Any],
     view_id: str,
+    provider: str,
     properties: Mapping[str, str],
     comment: str | None,
 ) -> None:
-    """Makes the entry of a view; `schema` is a StructType in JSON.  Fails as Spark does if the name is taken.
+    """Makes the entry of a view; `schema` is a StructType in JSON, `provider` the format of its result.
+
+    Fails as Spark does if the name is taken.
 
     An answer that got lost is looked up. Raises `UndecidedError` if not even that is possible.
     """
@@ -92,7 +97,7 @@ def create_entry(
         "name": list(qualified),
         "location": location,
         "schema": schema,
-        "provider": "parquet",
+        "provider": provider,
         "properties": {**properties, VIEW_PROPERTY: view_id},
         "comment": comment,
     }

@@ -16,8 +16,8 @@ from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.runtime import attach, catalog, planning, running, sessions, writers
 from tidemill.runtime.definition import VIEW_FILE, Definition
-from tidemill.runtime.draft import Draft, drafted, schema_of
-from tidemill.runtime.files import Files, child
+from tidemill.runtime.draft import Draft, drafted
+from tidemill.runtime.files import Files, UndecidedError, child
 from tidemill.runtime.replace import replace_view
 from tidemill.runtime.running import Occasion
 from tidemill.runtime.views import View
@@ -47,6 +47,7 @@ def create(jvm: Jvm, statement: Create, sql: str, warnings: list[str]) -> list[l
             replace_view(jvm, found, statement, sql, warnings)
             return []
         raise TidemillError("TIDEMILL_ALREADY_EXISTS", {"view": ".".join(name), "object": found.what})
+    catalog.check_name(jvm, name)
     files = Files(jvm)
     location = files.qualify(statement.location or catalog.default_location(jvm, name))
     if files.exists(child(location, VIEW_FILE)) and attach.attach(jvm, files, location, name, statement, warnings):
@@ -70,22 +71,24 @@ def create(jvm: Jvm, statement: Create, sql: str, warnings: list[str]) -> list[l
 def _make(jvm: Jvm, files: Files, definition: Definition, draft: Draft) -> None:
     view = View(definition, files)
     create = definition.create
-    situation = planning.survey(draft.working, draft.document, None, create.policy, sessions.planner_settings(jvm))
-    plan = planning.plan(situation, "FIRST")
-    planning.check_policy(situation, plan)
-    with _nothing_left(files, definition.location), writers.writing(files, definition.location):
+    situation, plan = planning.filling(draft.working, draft.document, create.policy, sessions.planner_settings(jvm))
+    view.result.check()
+    with _nothing_left(view), writers.writing(files, definition.location):
         if not files.write_new(child(definition.location, VIEW_FILE), definition.to_json()):
             # Another CREATE of this name came first; its files are not ours to remove.
             raise _TakenError(definition)
-        if not create.deferred:
+        if create.deferred:
+            view.result.prepare()
+        else:
             occasion = Occasion.now(len(create.schedule), "CREATE")
-            view.publish(running.run_with_output(draft.working, view, situation, plan, occasion))
+            view.publish(running.run_with_output(draft.working, view, situation, lambda _: plan, occasion))
         catalog.create_entry(
             jvm,
             definition.name,
             definition.location,
-            schema_of(definition.columns),
+            definition.schema,
             definition.id,
+            definition.format,
             dict(create.properties),
             create.comment,
         )
@@ -99,16 +102,18 @@ class _TakenError(TidemillError):
 
 
 @contextmanager
-def _nothing_left(files: Files, location: str) -> Iterator[None]:
-    """Removes what the statement made below `location`, and the folders above that it had to make, if it fails."""
+def _nothing_left(view: View) -> Iterator[None]:
+    """Removes what the statement made at the location, and the folders above that it had to make, if it fails."""
+    files, location = view.files, view.location
     root = _first_missing(files, location)
     try:
         yield
-    except (_TakenError, catalog.UndecidedError):
+    except (_TakenError, UndecidedError):
         raise
     except BaseException as error:
         try:
             files.delete([root] if root is not None else [s.path for s in files.list(location)])
+            view.result.forget()
         except Exception as failure:
             error.add_note(f"the files at {location} could not be removed: {failure}")
         raise

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from tidemill.runtime.files import numbered
 from tidemill.runtime.wire import Type
 from tidemill.sql.statements import (
     Action,
@@ -34,7 +35,8 @@ VIEW_FILE = "_tidemill/view.json"
 DEFINITIONS = "_tidemill/definition"
 AMENDMENTS = "_tidemill/amendments"
 DROPPING = "_tidemill/dropping"
-"""Made by DROP before the catalog entry goes; the files below it are then nobody's."""
+"""Made by DROP before the catalog entry goes, with the number that the next run would have: where no run came since,
+the files are nobody's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,16 @@ class Definition:
         return ".".join(self.name)
 
     @property
+    def format(self) -> str:
+        """The format of the result."""
+        return self.create.format or "parquet"
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The columns as a StructType in JSON."""
+        return {"type": "struct", "fields": [_field(c) for c in self.columns]}
+
+    @property
     def create(self) -> Create:
         """The CREATE statement, with what ALTER has amended."""
         statement = from_json(self.statement)
@@ -133,9 +145,15 @@ class Definition:
         )
 
 
+def _field(column: ViewColumn) -> dict[str, Any]:
+    metadata = {"comment": column.comment} if column.comment is not None else {}
+    # A refresh may bring the first NULL: a stored column is always nullable.
+    return {"name": column.name, "type": column.type, "nullable": True, "metadata": metadata}
+
+
 def definition_file(number: int) -> str:
     """The file of a definition that is not the first."""
-    return f"{DEFINITIONS}/{number:020d}.json"
+    return numbered(DEFINITIONS, number)
 
 
 def amended(create: Create, action: Action) -> Create:

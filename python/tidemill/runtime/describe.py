@@ -21,12 +21,23 @@ def describe(jvm: Jvm, statement: Describe, sql: str, warnings: list[str]) -> li
     view = views.find(jvm, statement.name)
     lines: list[Line] = [(c.name, type_text(c.type), c.comment) for c in view.definition.columns]
     ignored = not_in_effect(view.definition.create)
+    lines += _partitions(view)
     if statement.extended:
         lines += _extended(view)
     if ignored:
         lines += [("", "", None), ("# Clauses", "", None)]
         lines += [(clause, "not in effect", text) for clause, text in ignored]
     return [list(line) for line in lines]
+
+
+def _partitions(view: View) -> Iterator[Line]:
+    columns = {c.name: c for c in view.definition.columns}
+    parts = [columns[name] for name in view.definition.create.partitioned_by]
+    if parts:
+        yield "# Partition Information", "", None
+        yield "# col_name", "data_type", "comment"
+    for c in parts:
+        yield c.name, type_text(c.type), c.comment
 
 
 def _extended(view: View) -> Iterator[Line]:
@@ -42,7 +53,7 @@ def _extended(view: View) -> Iterator[Line]:
     yield "Status", view.status, None
     yield "Schedule", schedule_text(create.schedule), None
     yield "Refresh Policy", create.policy, None
-    yield "Format", create.format or "parquet", None
+    yield "Format", definition.format, None
     yield "Location", definition.location, None
     yield "Created Time", _utc(definition.created_at), None
     properties = ", ".join(f"{k}={v}" for k, v in create.properties)
@@ -60,7 +71,9 @@ def _extended(view: View) -> Iterator[Line]:
         yield "Started", _utc(head.row.started_at), None
         yield "Key", ", ".join(head.keys) if head.keys else "none: a bag", None
         for name, state in head.states.items():
-            yield f"State {name}", f"{state.bytes} bytes", state.text
+            pieces = f"{state.rows} rows in {len(state.pieces)} pieces"
+            compacted = ", compacted" if name in head.compacted else ""
+            yield f"State {name}", f"{state.bytes} bytes, {pieces}{compacted}", state.text
     yield "", "", None
     yield "# Sources", "", None
     for source in definition.sources:

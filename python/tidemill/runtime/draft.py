@@ -5,15 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
-from tidemill.runtime import analysis, sessions
+from tidemill.runtime import analysis, graph, sessions, wire
 from tidemill.runtime.definition import ViewColumn
+from tidemill.sources import registry
 from tidemill.sql.not_yet import not_in_effect
+from tidemill.sql.schedule import longest_gap
 from tidemill.sql.statements import Create, to_json
+
+CASE_SENSITIVE = "spark.sql.caseSensitive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,10 @@ class Draft:
                 f"{view} uses the function {function}, which exists in this session only: a refresh in a"
                 " session without it will fail."
             )
+        if self.statement.policy != "FULL":
+            period = longest_gap(self.statement.schedule)
+            for source in self.document["sources"]:
+                yield from (f"{view}: {text}" for text in registry.warnings(source, period))
         if self.document.get("order_dropped"):
             yield f"{view}: a stored view has no order; the ORDER BY at its end is left out."
 
@@ -62,21 +70,21 @@ class Draft:
 def drafted(jvm: Jvm, statement: Create, name: tuple[str, ...]) -> Iterator[Draft]:
     """Analyses the statement's query under the caller's settings; the analysis lasts as long as the block.
 
-    Raises TIDEMILL_TEMPORARY_OBJECT, TIDEMILL_NON_DETERMINISTIC, TIDEMILL_COLUMN_MISMATCH, and what Spark says.
+    Raises TIDEMILL_TEMPORARY_OBJECT, TIDEMILL_NON_DETERMINISTIC, TIDEMILL_COLUMN_MISMATCH, RECURSIVE_VIEW, and what
+    Spark says.
     """
     captured = jvm.invoke("settings", {})
     working = sessions.working(jvm, captured["confs"])
     assert isinstance(statement.query, str), "the iterative form is refused by the parser"
     with analysis.analysed(working, statement.query, captured["catalog"], captured["namespace"]) as found:
         analysis.check_findings(found, statement.policy)
+        graph.refuse_cycle(jvm, name, found["sources"])
         columns = _columns(statement, found, name)
-        document = {**found, "output": [[c, v.name] for (c, _), v in zip(found["output"], columns, strict=True)]}
+        partitions = _partitions(statement, columns, name, cased=working.session.conf().get(CASE_SENSITIVE) == "true")
+        statement = replace(statement, partitioned_by=partitions)
+        named = {**found, "output": [[c, v.name] for (c, _), v in zip(found["output"], columns, strict=True)]}
+        document = analysis.partitioned(named, partitions)
         yield Draft(statement, name, working, captured, document, columns, tuple(n for _, n in found["output"]))
-
-
-def schema_of(columns: Sequence[ViewColumn]) -> dict[str, Any]:
-    """The catalog's schema of a view."""
-    return {"type": "struct", "fields": [_field(c) for c in columns]}
 
 
 def _columns(statement: Create, document: analysis.Document, name: Sequence[str]) -> tuple[ViewColumn, ...]:
@@ -101,7 +109,37 @@ def _columns(statement: Create, document: analysis.Document, name: Sequence[str]
     return columns
 
 
-def _field(column: ViewColumn) -> dict[str, Any]:
-    metadata = {"comment": column.comment} if column.comment is not None else {}
-    # A refresh may bring the first NULL: a stored column is always nullable.
-    return {"name": column.name, "type": column.type, "nullable": True, "metadata": metadata}
+def _partitions(
+    statement: Create, columns: Sequence[ViewColumn], name: Sequence[str], *, cased: bool
+) -> tuple[str, ...]:
+    """The partition columns as the view spells them, checked as Spark checks those of a table."""
+    found: list[str] = []
+    for given in statement.partitioned_by:
+        column = next((c for c in columns if c.name == given or (not cased and c.name.lower() == given.lower())), None)
+        if column is None:
+            raise TidemillError(
+                "COLUMN_NOT_DEFINED_IN_TABLE",
+                {
+                    "colType": "partition",
+                    "colName": f"`{given}`",
+                    "tableName": ".".join(f"`{part}`" for part in name),
+                    "tableCols": ", ".join(f"`{c.name}`" for c in columns),
+                },
+            )
+        if column.name in found:
+            raise TidemillError("COLUMN_ALREADY_EXISTS", {"columnName": f"`{column.name}`"})
+        if not _parts(column.type):
+            type_ = f'"{analysis.type_text(column.type).upper()}"'
+            raise TidemillError("INVALID_PARTITION_COLUMN_DATA_TYPE", {"type": type_})
+        found.append(column.name)
+    if columns and len(found) == len(columns):
+        raise TidemillError("ALL_PARTITION_COLUMNS_NOT_ALLOWED", {})
+    return tuple(found)
+
+
+def _parts(type_: wire.Type) -> bool:
+    """Whether text tells all values of the type, so that a folder can stand for one; bytes are no text."""
+    if not isinstance(type_, str):
+        return False
+    other = ("binary", "variant", "calendar interval", "interval", "void", "geo", "string collate")
+    return not type_.startswith(other)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.runtime import catalog, leases, views
-from tidemill.runtime.definition import DROPPING
+from tidemill.runtime.definition import DROPPING, VIEW_FILE, Definition
 from tidemill.runtime.files import Files, child
 from tidemill.sql.statements import Drop
 
@@ -25,14 +26,26 @@ def drop(jvm: Jvm, statement: Drop, sql: str, warnings: list[str]) -> list[list[
         raise
     files = Files(jvm)
     location = files.qualify(entry.location) if entry.location is not None else None
-    view = views.at_location(files, location, entry.name) if location is not None else None
-    owned = view is not None and view.definition.owns_files and catalog.KEEP_FILES not in entry.properties
-    if view is not None and owned:
+    view, owned = None, False
+    if location is not None:
+        with suppress(ValueError, KeyError, TypeError):  # a view whose files are damaged can be dropped all the same
+            owned = _owned(files, location) and catalog.KEEP_FILES not in entry.properties
+            view = views.at_location(files, location, entry.name)
+    if owned and view is not None:
         # Should this process die between entry and files, the next CREATE knows that they are nobody's.
-        files.write(child(view.location, DROPPING), "")
+        files.write(child(view.location, DROPPING), str(view.next_run))
     catalog.drop_entry(jvm, entry.name)
     if view is not None:
         leases.give_up(view)
-        if owned:
-            files.delete([view.location])
+    if owned:
+        files.delete([str(location)])
+    if view is not None:
+        with suppress(Exception):  # a session that cannot have Delta tables has nothing to forget
+            view.result.forget()
     return []
+
+
+def _owned(files: Files, location: str) -> bool:
+    """Whether the files go with the view: not if CREATE named the place, or if nothing there says what it did."""
+    text = files.read(child(location, VIEW_FILE))
+    return text is not None and Definition.from_json(text, location).owns_files

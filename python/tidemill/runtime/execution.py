@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidemill.bridge.jvm import Jvm
+from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.runtime import wire
+
+PARTITION = "_tidemill_partition_"
+"""Begin of the names of columns that part the rows of a write; no file holds them."""
 
 
 @dataclass(slots=True)
@@ -53,9 +56,23 @@ class Execution:
         *,
         step: str,
         wanted_files: int | None = None,
+        partitions: Mapping[int, str] | None = None,
     ) -> Written:
-        """Writes `plan` as Parquet files into the new directory `path`."""
-        sink = {"kind": "parquet", "path": path, "columns": [list(c) for c in columns], "files": wanted_files}
+        """Writes `plan` as Parquet files into the new directory `path`.
+
+        `partitions`: columns of `columns` whose values part the rows into folders, outermost first, with names for
+        the folders. The columns stay in the files too: whoever reads a file by itself reads whole rows. The listing
+        then says for each file its `partition` (a list of texts, None for NULL) and its `folder`.
+        """
+        sink: dict[str, Any] = {"kind": "parquet", "path": path, "files": wanted_files}
+        if partitions:
+            first = max(c for c, _ in columns) + 1
+            texts = [(first + i, f"{PARTITION}{i}", c) for i, c in enumerate(partitions)]
+            kept = [(c, wire.col(c)) for c, _ in columns]
+            plan = wire.project([*kept, *((i, wire.partition_text(c)) for i, _, c in texts)], plan)
+            columns = [*columns, *((i, name) for i, name, _ in texts)]
+            sink["partitions"] = [[name, partitions[c]] for _, name, c in texts]
+        sink["columns"] = [list(c) for c in columns]
         answer = self._run(plan, sink, step)
         return Written(tuple(answer["files"]), int(answer["rows"]), answer.get("observed") or {})
 
@@ -65,18 +82,21 @@ class Execution:
         return list(answer["rows"])
 
     def _run(self, plan: wire.Node, sink: Mapping[str, Any], step: str) -> Mapping[str, Any]:
-        answer: Mapping[str, Any] = self.jvm.invoke(
-            "run",
-            {
-                "query": self.query,
-                "plan": plan,
-                "view": self.view,
-                "run": self.run,
-                "output": step,
-                "description": f"tidemill: {self.view} {self.run} {step}",
-                "sink": sink,
-            },
-        )
+        request = {
+            "query": self.query,
+            "plan": plan,
+            "view": self.view,
+            "run": self.run,
+            "output": step,
+            "description": f"tidemill: {self.view} {self.run} {step}",
+            "sink": sink,
+        }
+        try:
+            answer: Mapping[str, Any] = self.jvm.invoke("run", request)
+        except JvmFailure as failure:
+            self.work.cpu_ms += failure.cpu_ms
+            self.work.jobs += failure.jobs
+            raise
         self.work.cpu_ms += float(answer.get("cpu_ms") or 0)
         self.work.jobs += int(answer.get("jobs") or 0)
         return answer

@@ -5,11 +5,18 @@ Paths are texts with scheme, as Hadoop prints them; text is UTF-8.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tidemill.errors import TidemillError
+
+_NUMBERED = re.compile(r"^(\d{20})\.json$")
+
+
+class UndecidedError(Exception):
+    """Nobody knows whether an operation was carried out: what depends on it must not be removed."""
 
 
 class Invoker(Protocol):
@@ -32,9 +39,23 @@ class Status:
         return self.path.rsplit("/", 1)[-1]
 
 
+def _status(found: Mapping[str, Any]) -> Status:
+    return Status(found["path"], found["bytes"], found["modified"], found["folder"])
+
+
 def child(folder: str, *names: str) -> str:
     """A path below `folder`."""
     return "/".join((folder.rstrip("/"), *names))
+
+
+def parent(path: str) -> str:
+    """The folder that a path lies in."""
+    return path.rstrip("/").rpartition("/")[0]
+
+
+def numbered(folder: str, number: int) -> str:
+    """The file of a number in a folder of numbered files."""
+    return child(folder, f"{number:020d}.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +90,21 @@ class Files:
 
     def list(self, path: str, recursive: bool = False) -> list[Status]:
         """What lies in the folder; with `recursive`, all files below it.  Nothing if it does not exist."""
-        return [Status(s["path"], s["bytes"], s["modified"], s["folder"]) for s in self._list(path, recursive)]
+        return [_status(s) for s in self._list(path, recursive)]
 
     def _list(self, path: str, recursive: bool) -> Iterable[Mapping[str, Any]]:
         found: Iterable[Mapping[str, Any]] = self._do("list", path=path, recursive=recursive)
         return found
+
+    def numbers(self, folder: str) -> Sequence[int]:
+        """The numbers of the numbered files in a folder, ascending."""
+        matches = (_NUMBERED.match(s.name) for s in self.list(folder))
+        return sorted(int(m[1]) for m in matches if m)
+
+    def newest_entry(self, location: str) -> tuple[int, str] | None:
+        """The last committed run of the view at a location, and the text of its entry; None if there is none."""
+        found = self._do("newest", path=location)
+        return None if found is None else (int(found["run"]), str(found["text"]))
 
     def mkdirs(self, path: str) -> None:
         self._do("mkdirs", path=path)
@@ -83,12 +114,23 @@ class Files:
         wanted = [*paths]
         return int(self._do("delete", paths=wanted)) if wanted else 0
 
+    def delete_empty(self, folders: Iterable[str]) -> None:
+        """Removes those of the folders, in this order, in which nothing lies; what is put there meanwhile stays."""
+        wanted = [*folders]
+        if wanted:
+            self._do("delete_empty", paths=wanted)
+
     def exists(self, path: str) -> bool:
         return bool(self._do("exists", path=path))
 
     def missing(self, paths: Sequence[str]) -> set[str]:
         """Which of the paths do not exist."""
         return set(self._do("missing", paths=[*paths])) if paths else set()
+
+    def stat(self, paths: Sequence[str]) -> Sequence[Status | None]:
+        """What lies under each of the paths; None if there is nothing."""
+        found = self._do("stat", paths=[*paths]) if paths else []
+        return [None if s is None else _status(s) for s in found]
 
     def rename(self, source: str, target: str) -> bool:
         """False if the new name is taken or the old one unknown.

@@ -14,7 +14,7 @@ from tidemill.runtime import analysis
 from tidemill.runtime.history import RunRow
 from tidemill.runtime.record import Record, SourceAt, StoredState
 from tidemill.search.planner import PlanRequest, plan_run
-from tidemill.search.run_plan import RunPlan
+from tidemill.search.run_plan import RunPlan, StateSpec
 from tidemill.settings import PlannerSettings
 from tidemill.sources.registry import describe_position, pin, tells_changes
 
@@ -134,14 +134,22 @@ def _with_source(reason: str, name: str) -> str:
 
 
 def survey(
-    jvm: Jvm, document: Mapping[str, Any], head: Record | None, policy: str, settings: PlannerSettings
+    jvm: Jvm,
+    document: Mapping[str, Any],
+    head: Record | None,
+    policy: str,
+    settings: PlannerSettings,
+    at: Mapping[int, Any] | None = None,
 ) -> Situation:
-    """Pins all sources of an analysed query and says what changed.  No Spark job runs."""
+    """Pins all sources of an analysed query and says what changed.  No Spark job runs.
+
+    `at`: positions, by number of source, that were pinned before.
+    """
     query = read_query(document)
     numbers = sorted(query.sources)
     entries = [query.sources[n].entry for n in numbers]
     since = [head.position_of(query.sources[n].name) if head is not None else None for n in numbers]
-    pinned = pin(jvm, entries, since)
+    pinned = pin(jvm, entries, since, [at.get(n) for n in numbers] if at is not None else None)
     return Situation(
         document=document,
         query=query,
@@ -174,7 +182,12 @@ def plan(
             policy=situation.policy,
             sources=situation.changes,
             states=frozenset(head.states) - frozenset(lost) if head is not None and not first else frozenset(),
-            state_rows={n: float(s.rows) for n, s in head.states.items() if s.files} if head is not None else {},
+            pieces={n: [p.counted() for p in s.pieces] for n, s in head.states.items() if s.pieces} if head else {},
+            stored=[
+                StateSpec(n, s.form, s.columns, s.text, s.group, s.parts)
+                for n, s in (head.states if head else {}).items()
+                if n not in lost
+            ],
             first=first,
             full_reason=full_reason,
             settings=situation.settings,
@@ -192,6 +205,17 @@ def plan(
             },
         )
     return run
+
+
+def filling(jvm: Jvm, document: Mapping[str, Any], policy: str, settings: PlannerSettings) -> tuple[Situation, RunPlan]:
+    """The first run of a query: what it knows, and its plan, if the policy allows such a view.
+
+    Raises TIDEMILL_SOURCE_WITHOUT_CHANGES or TIDEMILL_NOT_INCREMENTAL.
+    """
+    situation = survey(jvm, document, None, policy, settings)
+    found = plan(situation, "FIRST")
+    check_policy(situation, found)
+    return situation, found
 
 
 def forced(situation: Situation, requested: bool) -> str | None:
@@ -225,7 +249,7 @@ def steady(situation: Situation, states: frozenset[str]) -> Situation:
             deletes=0.0 if constant else max(1.0, rows * ASSUMED_CHANGE / 2),
         )
     row = RunRow(run=0, view="", point=1, trigger="CREATE", kind="FULL")
-    kept = {name: StoredState("", (), "", (), 0) for name in states}
+    kept = {name: StoredState("", (), "", ()) for name in states}
     head = Record(0, row, 0, 0, (), kept, situation.sources_at(), situation.fingerprint, situation.functions)
     return replace(situation, head=head, changes=changes, old=situation.new)
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tidemill.runtime.history import RunRow
+from tidemill.search.compaction import Piece
 
 FORMAT = 1
 File = Mapping[str, Any]
@@ -27,15 +28,38 @@ class SourceAt:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredState:
-    """A state kept after a run: what the planner said of it, its base and segment files in order of writing, and the
-    rows in them."""
+class StoredPiece:
+    """A base, a segment, or what some of them were merged into; `taken` and `segments` as in the planner's `Piece`."""
 
-    form: str
-    columns: tuple[Any, ...]
-    text: str
     files: tuple[File, ...]
     rows: int
+    taken: int
+    segments: int
+
+    def counted(self) -> Piece:
+        """What the planner is told of it."""
+        return Piece(len(self.files), self.rows, self.taken, self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """A state kept after a run: what the planner said of it (see `StateSpec`), and its pieces in order of writing."""
+
+    form: str
+    columns: tuple[tuple[str, str], ...]
+    text: str
+    pieces: tuple[StoredPiece, ...]
+    group: str = ""
+    parts: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        return tuple(f for p in self.pieces for f in p.files)
+
+    @property
+    def rows(self) -> int:
+        """Rows in all pieces; a key may be in several."""
+        return sum(p.rows for p in self.pieces)
 
     @property
     def bytes(self) -> int:
@@ -51,7 +75,7 @@ class Record:
     states and content stand at. `fingerprint`: of the query as analysed. `functions`: fingerprints of the session
     functions. `keys`: output columns that are a key of the content, None if it is a bag. `delta`: files of the signed
     change of the content by this run, None if it was not computed (a full run). `definition`: number of the view's
-    definition that the content stands for.
+    definition that the content stands for. `compacted`: states of which this run put pieces together.
     """
 
     run: int
@@ -66,6 +90,7 @@ class Record:
     keys: tuple[str, ...] | None = None
     delta: tuple[File, ...] | None = None
     definition: int = 0
+    compacted: tuple[str, ...] = ()
 
     @property
     def filled(self) -> bool:
@@ -92,6 +117,7 @@ class Record:
             "states": {name: asdict(s) for name, s in self.states.items()},
             "sources": [asdict(s) for s in self.sources],
             "definition": self.definition,
+            "compacted": list(self.compacted),
             "fingerprint": self.fingerprint,
             "functions": dict(self.functions),
             "keys": None if self.keys is None else list(self.keys),
@@ -111,14 +137,22 @@ class Record:
             output_run=data["output_run"],
             output_at=data["output_at"],
             files=tuple(data["files"]),
-            states={
-                name: StoredState(s["form"], tuple(s["columns"]), s["text"], tuple(s["files"]), s["rows"])
-                for name, s in data["states"].items()
-            },
+            states={name: _state(s) for name, s in data["states"].items()},
             sources=tuple(SourceAt(**s) for s in data["sources"]),
             fingerprint=data["fingerprint"],
             functions=data["functions"],
             keys=None if data["keys"] is None else tuple(data["keys"]),
             delta=None if data["delta"] is None else tuple(data["delta"]),
             definition=data["definition"],
+            compacted=tuple(data["compacted"]),
         )
+
+
+def _state(data: Mapping[str, Any]) -> StoredState:
+    columns = tuple((str(field), str(kind)) for field, kind in data["columns"])
+    pieces = tuple(map(_piece, data["pieces"]))
+    return StoredState(data["form"], columns, data["text"], pieces, data["group"], tuple(data["parts"]))
+
+
+def _piece(data: Mapping[str, Any]) -> StoredPiece:
+    return StoredPiece(tuple(data["files"]), data["rows"], data["taken"], data["segments"])

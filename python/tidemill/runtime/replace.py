@@ -6,25 +6,23 @@ can use are brought up to date instead of being made anew: their names say what 
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
-from tidemill.runtime import catalog, planning, running, sessions, views, writers
+from tidemill.runtime import catalog, leases, planning, running, sessions, views, writers
 from tidemill.runtime.catalog import Entry
 from tidemill.runtime.definition import DEFINITIONS, Definition
-from tidemill.runtime.draft import Draft, drafted, schema_of
-from tidemill.runtime.files import child
+from tidemill.runtime.draft import Draft, drafted
+from tidemill.runtime.files import UndecidedError, child
 from tidemill.runtime.planning import Situation
 from tidemill.runtime.record import Record
 from tidemill.runtime.running import Occasion
-from tidemill.runtime.views import View
+from tidemill.runtime.views import Lost, View
 from tidemill.search.run_plan import RunPlan
 from tidemill.sql.statements import Create
-
-_NUMBERED = re.compile(r"^(\d{20})\.json$")
 
 
 def replace_view(jvm: Jvm, entry: Entry, statement: Create, sql: str, warnings: list[str]) -> None:
@@ -37,6 +35,11 @@ def replace_view(jvm: Jvm, entry: Entry, statement: Create, sql: str, warnings: 
         raise TidemillError(
             "TIDEMILL_LOCATION_MISMATCH",
             {"location": statement.location, "reason": f"{'.'.join(entry.name)} lies at {view.location}"},
+        )
+    if (statement.format or "parquet") != view.definition.format:
+        raise TidemillError(
+            "TIDEMILL_LOCATION_MISMATCH",
+            {"location": view.location, "reason": f"its format is {view.definition.format}"},
         )
     with drafted(jvm, statement, entry.name) as draft:
         warnings += draft.warnings()
@@ -68,23 +71,30 @@ def _switch(jvm: Jvm, view: View, draft: Draft, sql: str) -> None:
     situation = planning.survey(draft.working, draft.document, view.head, create.policy, sessions.planner_settings(jvm))
     situation = _new_sources_told_apart(situation)
     lost = view.lost()
-    plan = planning.plan(situation, "FIRST" if situation.first else None, lost.states, refill="FIRST")
-    planning.check_policy(situation, plan)
+
+    def planned(lost: Lost) -> RunPlan:
+        return planning.plan(situation, "FIRST" if situation.first else None, lost.states, refill="FIRST")
+
+    planning.check_policy(situation, planned(lost))
     switched = View(definition, view.files, view.head)
+    switched.result.check()
     with writers.writing(view.files, view.location):
-        record = _filled(draft, switched, situation, plan)
+        record = _filled(draft, switched, situation, planned, lost)
+    leases.give_up(view, kept=definition.sources)
     switched.publish(record)
     catalog.alter_entry(
         jvm,
         definition.name,
         properties=dict(create.properties),
         comment=create.comment,
-        schema=schema_of(definition.columns),
+        schema=definition.schema,
     )
     switched.refresh_readers(jvm)
 
 
-def _filled(draft: Draft, switched: View, situation: Situation, plan: RunPlan) -> Record:
+def _filled(
+    draft: Draft, switched: View, situation: Situation, planned: Callable[[Lost], RunPlan], lost: Lost
+) -> Record:
     """Writes the definition, then the run that puts it in force; of a run that fails, neither stays."""
     definition = switched.definition
     file = child(switched.location, definition.file)
@@ -92,19 +102,18 @@ def _filled(draft: Draft, switched: View, situation: Situation, plan: RunPlan) -
         raise TidemillError("TIDEMILL_CONCURRENT_REFRESH", {"view": definition.qualified})
     try:
         occasion = Occasion.now(len(definition.create.schedule), "CREATE")
-        return running.run_with_output(draft.working, switched, situation, plan, occasion)
+        return running.run_with_output(draft.working, switched, situation, planned, occasion, lost)
+    except UndecidedError:
+        raise
     except BaseException:
-        with suppress(Exception):  # while nobody knows whether the run was committed, its definition stays
-            newest = switched.log.newest()
-            if newest is None or newest.definition != definition.number:
-                switched.files.delete([file])
+        with suppress(Exception):
+            switched.files.delete([file])
         raise
 
 
 def _next_number(view: View) -> int:
     """A number that no definition has had, be it one whose run never committed."""
-    matches = (_NUMBERED.match(s.name) for s in view.files.list(child(view.location, DEFINITIONS)))
-    return max([view.definition.number, *(int(m[1]) for m in matches if m)]) + 1
+    return max([view.definition.number, *view.files.numbers(child(view.location, DEFINITIONS))]) + 1
 
 
 def _new_sources_told_apart(situation: Situation) -> Situation:

@@ -6,23 +6,23 @@ Everything before the commit can be thrown away, everything after it can be done
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tidemill.bridge.jvm import Jvm
-from tidemill.errors import TidemillError
+from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.runtime import leases, metrics, sessions, wire, writers
-from tidemill.runtime.apply import Delta, ResultColumn, apply_delta
+from tidemill.runtime.apply import Delta, ResultColumn, apply_delta, partition_ids
 from tidemill.runtime.binder import Binder
 from tidemill.runtime.execution import Execution, Work, Written
+from tidemill.runtime.files import UndecidedError, parent
 from tidemill.runtime.history import Counts, RunRow
 from tidemill.runtime.planning import Situation
-from tidemill.runtime.record import File, Record, StoredState
+from tidemill.runtime.record import File, Record, StoredPiece, StoredState
 from tidemill.runtime.stage import Stage
-from tidemill.runtime.views import View
+from tidemill.runtime.views import Lost, View
 from tidemill.runtime.wire import COUNT
 from tidemill.search.run_plan import RunPlan, Step
+from tidemill.sources.registry import check_undisturbed
 
 BYTES_OF_A_ROW = 50
 """In a Parquet file, roughly."""
@@ -57,35 +57,50 @@ def row_of(view: View, occasion: Occasion, kind: str, situation: Situation) -> R
     )
 
 
-def run_with_output(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion: Occasion) -> Record:
-    """Executes `plan` and commits it.  `jvm`: the working session.
+NOTHING_LOST = Lost(None, {})
 
-    Raises TIDEMILL_CONCURRENT_REFRESH if another run committed first; whatever is raised, the run's files are gone.
+
+def run_with_output(
+    jvm: Jvm,
+    view: View,
+    situation: Situation,
+    planned: Callable[[Lost], RunPlan],
+    occasion: Occasion,
+    lost: Lost = NOTHING_LOST,
+) -> Record:
+    """Executes the plan that `planned` makes, and commits it.  `jvm`: the working session.
+
+    `lost`: what is known not to be readable of what the last run left. Where a job finds that more of it is damaged,
+    the run is planned and executed again without that; its row counts all jobs.
+
+    Raises TIDEMILL_CONCURRENT_REFRESH if another run committed first, TIDEMILL_SOURCE_DISTURBED if a source was
+    not left alone; whatever is raised, the run's files are gone.
     """
+    work = Work()
+    while True:
+        try:
+            return _attempt(jvm, view, situation, planned(lost), occasion, work)
+        except JvmFailure as failure:
+            found = lost | view.damaged(failure)
+            if found == lost:
+                raise
+            lost = found
+
+
+def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion: Occasion, work: Work) -> Record:
     number = view.next_run
     with writers.writing(view.files, view.location), Stage(view.files, view.location, number) as stage:
-        record = _executed(jvm, view, situation, plan, occasion, stage, number)
-        _commit(view, record, stage)
-    leases.renew(view, record)
-    return record
-
-
-def _commit(view: View, record: Record, stage: Stage) -> None:
-    """Commits a run and keeps its files.  While nobody knows whether it was committed, its files stay: VACUUM finds
-    them if it was not.
-    """
-    try:
-        view.log.commit(record)
-    except TidemillError:  # the number was taken: nothing of this run is committed
-        raise
-    except BaseException:
+        record = _executed(jvm, view, situation, plan, occasion, stage, number, work)
+        entries = {n: s.entry for n, s in situation.query.sources.items()}
+        check_undisturbed(jvm, view.definition.qualified, [*entries.values()], [situation.new[n] for n in entries])
+        try:
+            view.log.commit(record)
+        except UndecidedError:
+            stage.keep()  # VACUUM finds the files if they are nobody's
+            raise
         stage.keep()
-        with suppress(Exception):
-            if view.log.holds(record):
-                return  # only the answer got lost
-            stage.give_up()
-        raise
-    stage.keep()
+    leases.take(view, (s.entry for s in situation.query.sources.values()), record)
+    return record
 
 
 def run_without_output(view: View, situation: Situation, occasion: Occasion) -> Record:
@@ -109,28 +124,37 @@ def run_without_output(view: View, situation: Situation, occasion: Occasion) -> 
     if head is None:
         record = Record(view.next_run, row, None, None, (), {}, (), situation.fingerprint, situation.functions)
     else:
-        record = replace(head, run=view.next_run, row=row, delta=())
+        record = replace(head, run=view.next_run, row=row, delta=(), compacted=())
     view.log.commit(record)
     return record
 
 
 def _executed(
-    jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion: Occasion, stage: Stage, number: int
+    jvm: Jvm,
+    view: View,
+    situation: Situation,
+    plan: RunPlan,
+    occasion: Occasion,
+    stage: Stage,
+    number: int,
+    work: Work,
 ) -> Record:
     head = view.head if view.head and view.head.filled else None
-    work = Work()
     execution = Execution(jvm, situation.document["query"], view.definition.qualified, number, work)
     binder = Binder(
         old=situation.old,
         new=situation.new,
-        states={name: s.files for name, s in head.states.items()} if head else {},
+        states={name: [p.files for p in s.pieces] for name, s in head.states.items()} if head else {},
         result=head.files if head else (),
         observe_scans=head is None,
     )
-    outcome = _Outcome({}, {})
+    outcome = _Outcome({}, {name: s.pieces for name, s in head.states.items()} if head else {})
+    partitions = view.definition.create.partitioned_by
     for step in plan.steps:
         sessions.fit(jvm, situation.source_bytes if wire.holds(step.plan, "scan") else 0.0, step.rows)
-        outcome.take(step, _written(execution, binder, step, stage))
+        outcome.take(step, _written(execution, binder, step, stage, partitions))
+        if step.mode == "compact":
+            binder.states[str(step.state)] = [p.files for p in outcome.pieces[str(step.state)]]
     columns = [ResultColumn(c.name, c.type) for c in view.definition.columns]
     rows_out: Counts | None
     delta_files: tuple[File, ...] | None
@@ -145,10 +169,15 @@ def _executed(
         delta = Delta(outcome.delta.files, rows_out.inserts, rows_out.deletes)
         keys = plan.keys if plan.keys and head.keys and set(plan.keys) == set(head.keys) else None
         sessions.fit(jvm, 0.0, rows_out.inserts + rows_out.deletes + _rows(head.files))
-        applied = apply_delta(execution, columns, keys, head.files, delta, stage.data())
+        applied = apply_delta(execution, columns, keys, head.files, delta, stage.data(), partitions)
         data = (*applied.kept, *stage.settle(applied.added))
         delta_files = delta.files
-    states = _states(plan, head, outcome)
+    states = {
+        s.name: StoredState(s.form, s.columns, s.text, outcome.pieces.get(s.name, ()), s.group, s.parts)
+        for s in plan.states
+    }
+    segments = (outcome.written[s.name] for s in plan.steps if s.mode == "segment")
+    view.files.delete({parent(str(f["path"])) for written in segments if written.rows == 0 for f in written.files})
     full = plan.kind == "FULL"
     row = replace(
         row_of(view, occasion, plan.kind, situation),
@@ -179,6 +208,7 @@ def _executed(
         keys=tuple(plan.keys) if plan.keys else None,
         delta=delta_files,
         definition=view.definition.number,
+        compacted=tuple(str(s.state) for s in plan.steps if s.mode == "compact"),
     )
 
 
@@ -189,10 +219,10 @@ def _rows(files: Sequence[File]) -> float:
 
 @dataclass(slots=True)
 class _Outcome:
-    """What the steps wrote, by step and by target."""
+    """What the steps wrote, by step and by target; `pieces`: of each state, as they are by now."""
 
     written: dict[str, Written]
-    states: dict[str, list[tuple[str, Written]]]
+    pieces: dict[str, tuple[StoredPiece, ...]]
     result: Written | None = None
     delta: Written | None = None
 
@@ -200,40 +230,44 @@ class _Outcome:
         self.written[step.name] = written
         match step.target:
             case "state":
-                self.states.setdefault(str(step.state), []).append((step.mode or "base", written))
+                name = str(step.state)
+                self.pieces[name] = _pieces(step, self.pieces.get(name, ()), written)
             case "result":
                 self.result = written
             case "delta":
                 self.delta = written
 
 
-def _written(execution: Execution, binder: Binder, step: Step, stage: Stage) -> Written:
+def _written(execution: Execution, binder: Binder, step: Step, stage: Stage, partitions: Sequence[str]) -> Written:
     plan = binder.bind(step.plan)
     columns = [(c, n) for c, n in step.columns]
+    parted: dict[int, str] = {}
     match step.target:
         case "state":
             path = stage.state(str(step.state))
         case "result":
             path = stage.data()
-            plan = wire.observe("result", [("rows", wire.fn("count", wire.long(1)))], plan)
+            parted = partition_ids([c for c, _ in columns], [n for _, n in columns], partitions)
+            plan = wire.observe("result", [("rows", wire.observed_sum(wire.long(1)))], plan)
         case _:
             path = stage.delta()
             count = next(c for c, name in columns if name == COUNT)
             plan = wire.observe("delta", wire.signed_counts(count), plan)
-    written = execution.write(plan, path, columns, step=step.name)
+    written = execution.write(plan, path, columns, step=step.name, partitions=parted)
     binder.staged[step.name] = written.files
     return written
 
 
-def _states(plan: RunPlan, head: Record | None, outcome: _Outcome) -> Mapping[str, StoredState]:
-    """The states after the run: those of the plan, each its old files, replaced or added to by what was written."""
-    kept: dict[str, StoredState] = {}
-    for spec in plan.states:
-        before = head.states.get(spec.name) if head else None
-        files, rows = (before.files, before.rows) if before else ((), 0)
-        for mode, written in outcome.states.get(spec.name, ()):
-            files, rows = (
-                (written.files, written.rows) if mode == "base" else (files + written.files, rows + written.rows)
-            )
-        kept[spec.name] = StoredState(spec.form, tuple(spec.columns), spec.text, files, rows)
-    return kept
+def _pieces(step: Step, before: tuple[StoredPiece, ...], written: Written) -> tuple[StoredPiece, ...]:
+    """The pieces of a state after a step that wrote one; a segment without rows is none."""
+    match step.mode:
+        case "segment" if written.rows == 0:
+            return before
+        case "segment":
+            return (*before, StoredPiece(written.files, written.rows, written.rows, 1))
+        case "compact":
+            tail = before[step.first :]
+            taken, segments = sum(p.rows for p in tail), sum(p.segments for p in tail)
+            return (*before[: step.first], StoredPiece(written.files, written.rows, taken, segments))
+        case _:
+            return (StoredPiece(written.files, written.rows, written.rows, 0),)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from math import ceil, inf
 
 from tidemill.bridge.jvm import Jvm
-from tidemill.settings import PREFIX, PlannerSettings
+from tidemill.settings import PREFIX, SETTINGS, PlannerSettings
 
 MEBIBYTE = 1 << 20
 # Bytes of Parquet input for one shuffle partition.  200 partitions for a small delta cost four to eight times the CPU
@@ -24,6 +24,7 @@ INTERPRETED_ROWS = 5_000
 # and jobs, not rows, are what a small refresh costs.
 ADAPTIVE_FROM_BYTES = 64 * MEBIBYTE
 
+FIXED = frozenset(setting.name for setting in SETTINGS if setting.scope == "startup")
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 PHYSICAL: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "true",
@@ -33,6 +34,8 @@ PHYSICAL: Mapping[str, str] = {
     "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": str(ADAPTIVE_FROM_BYTES),
     # Constraints of plans with many aliases, as changes of aggregates have, take Catalyst minutes to propagate.
     "spark.sql.constraintPropagation.enabled": "false",
+    # `${...}` was replaced when CREATE was read: what another session calls so must not get into the query.
+    "spark.sql.variable.substitute": "false",
     # What users set for their own output must not reach the view's files.
     "spark.sql.sources.partitionOverwriteMode": "static",
     "spark.sql.files.maxRecordsPerFile": "0",
@@ -41,6 +44,9 @@ PHYSICAL: Mapping[str, str] = {
     # Listing many folders must not become a Spark job: a refresh with nothing to do runs none.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
     "spark.sql.parquet.compression.codec": "zstd",
+    # A file that cannot be read is an error, or the view would lose its rows without a word.
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
 }
 
 
@@ -75,5 +81,8 @@ def planner_settings(jvm: Jvm) -> PlannerSettings:
     """The caller's settings for planning.  Raises TIDEMILL_INVALID_SETTING."""
     conf = jvm.session.conf()
     # One text and a few look-ups: walking a Scala map over py4j costs a call for each of its keys.
-    names = set(re.findall(rf"{re.escape(PREFIX)}[\w.]+", str(conf.getAll().keySet().toString())))
-    return PlannerSettings.from_confs({name: str(conf.get(name)) for name in names})
+    names = set(re.findall(rf"{re.escape(PREFIX)}[\w.]+", str(conf.getAll().keySet().toString()))) - FIXED
+    # Not what a session says: rule packs are code, and some front doors set a session's settings unchecked.
+    started = jvm.session.sparkContext().getConf()
+    fixed = {name: str(started.get(name)) for name in FIXED if started.contains(name)}
+    return PlannerSettings.from_confs({**{name: str(conf.get(name)) for name in names}, **fixed})

@@ -8,8 +8,12 @@ from typing import Any
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.runtime import catalog, views
+from tidemill.runtime.catalog import Entry
 from tidemill.sql.render import create_text
 from tidemill.sql.statements import Column, ShowCreate, ShowRefreshes, ShowViews
+
+UNREADABLE = "UNREADABLE"
+"""Status of a view whose files are gone, damaged, or out of reach."""
 
 
 def show_views(jvm: Jvm, statement: ShowViews, sql: str, warnings: list[str]) -> list[list[Any]]:
@@ -24,25 +28,25 @@ def show_views(jvm: Jvm, statement: ShowViews, sql: str, warnings: list[str]) ->
             )
     rows = []
     for entry in sorted(catalog.views_in(jvm, database, statement.pattern), key=lambda e: e.name):
-        view = views.open_entry(jvm, entry)
-        head = view.head
-        rows.append(
-            [
-                entry.name[-2],
-                entry.name[-1],
-                view.status,
-                view.definition.create.policy,
-                head.run if head else None,
-                head.output_at if head else None,
-            ]
-        )
+        rows.append([*entry.name[-2:], *_state_of(jvm, entry)])
     return rows
+
+
+def _state_of(jvm: Jvm, entry: Entry) -> list[Any]:
+    """Status, policy, lastRun and lastOutputAt; of one view whose files cannot be read, that this is so."""
+    try:
+        view = views.open_entry(jvm, entry)
+        policy = view.definition.create.policy
+    except Exception:  # whatever is wrong with it, the others are to be seen
+        return [UNREADABLE, None, None, None]
+    head = view.head
+    return [view.status, policy, head.run if head else None, head.output_at if head else None]
 
 
 def show_refreshes(jvm: Jvm, statement: ShowRefreshes, sql: str, warnings: list[str]) -> list[list[Any]]:
     """The history, newest first."""
     view = views.find(jvm, statement.name)
-    return [record.row.cells() for record in view.history(statement.limit)]
+    return [row.cells() for row in view.history(statement.limit)]
 
 
 def show_create(jvm: Jvm, statement: ShowCreate, sql: str, warnings: list[str]) -> list[list[Any]]:

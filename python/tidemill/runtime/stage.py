@@ -7,7 +7,7 @@ folder is ever written twice (layout: docs and the contract of the storage under
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -25,11 +25,15 @@ class Stage:
         self._location = location
         self._run = run
         self._written: list[str] = []
+        self._data: list[str] = []
+        self._folders: list[str] = []
         self._kept = False
 
     def data(self) -> str:
         """A new folder for result files."""
-        return self._new(f"data-{self._run:010d}-{self._mark()}")
+        path = self._new(f"data-{self._run:010d}-{self._mark()}")
+        self._data.append(path)
+        return path
 
     def state(self, name: str) -> str:
         """A new folder for a base or segment of that state."""
@@ -40,33 +44,42 @@ class Stage:
         return self._new("_tidemill", "delta", f"{self._run:010d}-{self._mark()}")
 
     def settle(self, written: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Moves result files from their folder to the location itself; answers their listing there.
+        """Moves result files from their folder to the location itself, or to the folders of their partitions there;
+        answers their listing there.
 
         Only there does a plain `USING parquet LOCATION` table find them: Spark's index over a manifest leaves out what
-        lies in folders unless the reader asks for `recursiveFileLookup`.  Spark's names of files are unique, they carry
-        the job's UUID.
+        lies in folders that are no partitions, unless the reader asks for `recursiveFileLookup`.  Spark's names of
+        files are unique, they carry the job's UUID.
         """
         moved = []
         for file in written:
-            target = child(self._location, str(file["path"]).rsplit("/", 1)[-1])
-            if not self._files.rename(file["path"], target):
-                raise OSError(f"{file['path']} could not be moved to {target}")
+            folder = child(self._location, file["folder"]) if "folder" in file else self._location
+            target = child(folder, str(file["path"]).rsplit("/", 1)[-1])
             self._written.append(target)
-            moved.append({**file, "path": target})
-        self._files.delete({str(f["path"]).rsplit("/", 1)[0] for f in written})
+            self._move(str(file["path"]), target, folder)
+            moved.append({key: value for key, value in file.items() if key != "folder"} | {"path": target})
+        self._files.delete({f for f in self._data if any(str(w["path"]).startswith(f + "/") for w in written)})
         return moved
+
+    def _move(self, path: str, target: str, folder: str) -> None:
+        if folder != self._location and folder not in self._folders:
+            self._folders.append(folder)
+            self._files.mkdirs(folder)
+        if self._files.rename(path, target):
+            return
+        # A VACUUM, or a run that failed, may have removed the folder as long as it was empty.
+        self._files.mkdirs(folder)
+        if not self._files.rename(path, target):
+            raise OSError(f"{path} could not be moved to {target}")
 
     def keep(self) -> None:
         """The run has committed: its folders stay."""
         self._kept = True
 
-    def give_up(self) -> None:
-        """The run has not committed after all: its folders go."""
-        self._kept = False
-
     def discard(self) -> None:
         """Removes what was written so far."""
         self._files.delete(self._written)
+        self._files.delete_empty(upwards(self._folders, self._location))
         self._written.clear()
 
     def __enter__(self) -> Stage:
@@ -92,3 +105,17 @@ class Stage:
     @staticmethod
     def _mark() -> str:
         return uuid.uuid4().hex[:8]
+
+
+def upwards(folders: Iterable[str], root: str) -> list[str]:
+    """These folders and those above them below `root`, deepest first.
+
+    >>> upwards(["/v/a=1/b=2", "/v/a=1/b=3"], "/v")
+    ['/v/a=1/b=2', '/v/a=1/b=3', '/v/a=1']
+    """
+    found: set[str] = set()
+    for folder in folders:
+        while folder.startswith(root.rstrip("/") + "/"):
+            found.add(folder)
+            folder = folder.rsplit("/", 1)[0]
+    return sorted(found, key=lambda f: (-f.count("/"), f))

@@ -1,30 +1,35 @@
 """VACUUM INCREMENTAL VIEW: removes files that nothing needs any more.
 
 What is needed: everything of the last two runs; of older runs, what was live at some moment within the retention; what
-a view above has yet to read; what a live writer has written and not committed. The log, the definition in force and
-the manifests stay.
+a view above has yet to read; what a live writer has written and not committed. The definition in force and the
+manifests stay. Of the log, the rows of all runs stay, those of the oldest in checkpoints in place of their entries.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
-from tidemill.runtime import leases, log, publish, views, writers
-from tidemill.runtime.definition import AMENDMENTS, DEFINITIONS, DROPPING, VIEW_FILE
-from tidemill.runtime.files import Files, Status, child
+from tidemill.runtime import leases, log, results, views, writers
+from tidemill.runtime.definition import AMENDMENTS, DEFINITIONS, VIEW_FILE, definition_file
+from tidemill.runtime.files import Files, Status, child, numbered, parent
 from tidemill.runtime.record import Record
+from tidemill.runtime.stage import upwards
 from tidemill.runtime.views import View
 from tidemill.sql.statements import Vacuum
 
 RETAIN_HOURS = 168.0
 KEPT_RUNS = 2
+KEPT_FOLDERS = tuple(f"{folder}/" for folder in (*results.FOLDERS, log.CHECKPOINTS, leases.FOLDER))
 CLOCKS_MS = 60_000
 """By how much the clocks of writer, file system and this process may differ."""
 _HOUR_US = 3_600_000_000
+_ENTRY = re.compile(r"^(\d{20})\.json$")
+_NUMBER = re.compile(r"^(\d{20})[-.]")
+"""In the name of an entry and of what was written beside it."""
 _BESIDE = re.compile(r"^(\d{20})-\w+\.\d+\.json$")
 
 
@@ -33,24 +38,26 @@ def vacuum(jvm: Jvm, statement: Vacuum, sql: str, warnings: list[str]) -> list[l
     view = views.find(jvm, statement.name)
     if not statement.dry_run:
         view.publish_if_behind()
-        view.files.delete([child(view.location, DROPPING)])  # of a DROP that died early: the view is there
     hours = RETAIN_HOURS if statement.retain_hours is None else statement.retain_hours
     # In this order: a file that is listed is of a writer that is still marked, or of a run that is in the log by now.
     found = view.files.list(view.location, recursive=True)
     since = writers.live_since(view.files, view.location)
     view = views.find(jvm, statement.name)
-    records = _needed_records(view, hours)
-    gone = [s.path for s in _unneeded(view, records, found) if since is None or s.modified < since - CLOCKS_MS]
+    held = leases.standing(view)
+    records = _needed_records(view, hours, held.oldest)
+    covered = _coverable(view, records)
+    unneeded = _unneeded(view, records, held.void, found, covered)
+    gone = [s.path for s in unneeded if since is None or s.modified < since - CLOCKS_MS]
     if not statement.dry_run:
+        view.log.cover(covered)
         view.files.delete(gone)
         if since is None:
             _remove_empty_folders(view.files, view.location)
     return [[path] for path in sorted(gone)]
 
 
-def _needed_records(view: View, hours: float) -> list[Record]:
+def _needed_records(view: View, hours: float, oldest_needed: int | None) -> list[Record]:
     """The last two runs, those whose files were live within the retention, and all that views above have not read."""
-    oldest_needed = min(leases.positions(view.files, view.location), default=None)
     cutoff = time.time_ns() // 1000 - round(hours * _HOUR_US)
     found: list[Record] = []
     superseded_at: int | None = None
@@ -64,24 +71,42 @@ def _needed_records(view: View, hours: float) -> list[Record]:
     return found
 
 
-def _unneeded(view: View, records: Iterable[Record], found: Iterable[Status]) -> Iterator[Status]:
+def _coverable(view: View, records: Iterable[Record]) -> int:
+    """How many of the oldest runs need no entry any more, in whole checkpoints."""
+    needed = [record.run for record in records]
+    if view.head is not None and view.head.output_run is not None:
+        needed.append(view.head.output_run)  # what views above read, however many runs without output followed
+    return min(needed, default=0) // log.SPAN * log.SPAN
+
+
+def _unneeded(
+    view: View, records: Iterable[Record], void: Collection[str], found: Sequence[Status], covered: int
+) -> Iterator[Status]:
     location = view.location.rstrip("/") + "/"
     needed = {_plain(path) for record in records for path in _paths(record)}
-    definitions = {f"{DEFINITIONS}/{record.definition:020d}.json" for record in records}
-    newest = view.head.run if view.head is not None else -1
+    definitions = {definition_file(record.definition) for record in records}
+    beside = _beside_named(view, location, found, covered)
     for status in found:
         name = status.path.removeprefix(location)
         base = re.sub(r"(^|/)\.([^/]*)\.crc$", r"\1\2", name)  # a checksum goes with its file
         if base.startswith(f"{log.FOLDER}/"):
-            if _left_beside(view, base.rsplit("/", 1)[-1], newest):
+            file = base.rsplit("/", 1)[-1]
+            entry = _ENTRY.match(file)
+            if (
+                file.endswith(".tmp")
+                or (_BESIDE.match(file) and file not in beside)
+                or (entry and int(entry[1]) < covered)
+            ):
                 yield status
         elif base.startswith(f"{DEFINITIONS}/"):
             if base not in definitions and base != view.definition.file:
                 yield status
-        elif base in (VIEW_FILE, DROPPING) or base.startswith(
-            (f"{publish.FOLDER}/", f"{AMENDMENTS}/", f"{leases.FOLDER}/")
-        ):
-            if base.endswith(".tmp"):
+        elif base.startswith(f"{AMENDMENTS}/"):
+            amendment = _ENTRY.match(base.rsplit("/", 1)[-1])
+            if amendment is None or int(amendment[1]) <= view.definition.takes_in:
+                yield status
+        elif base == VIEW_FILE or base.startswith(KEPT_FOLDERS):
+            if base.endswith(".tmp") or location + base in void:
                 yield status
         elif _plain(location + base) not in needed:
             yield status
@@ -98,15 +123,18 @@ def _plain(path: str) -> str:
     return re.sub(r"^(\w+):/+", r"\1:/", path)
 
 
-def _left_beside(view: View, name: str, newest: int) -> bool:
-    """Whether a file in the log's folder is a listing, or a half-written entry, that no entry refers to."""
-    if name.endswith(".tmp"):
-        return True
-    match = _BESIDE.match(name)
-    if match is None:
-        return False
-    run = int(match[1])
-    return run > newest or name not in (view.files.read(child(view.location, log.FOLDER, f"{run:020d}.json")) or "")
+def _beside_named(view: View, location: str, found: Iterable[Status], covered: int) -> set[str]:
+    """The files beside entries that an entry from `covered` on refers to, whichever run wrote them.
+
+    A run whose entry is not there yet names no others than these and its own, which are a live writer's; see `log`.
+    """
+    folder = child(location, log.FOLDER)
+    names = [status.name for status in found if parent(status.path) == folder]
+    if not any(map(_BESIDE.match, names)):
+        return set()
+    runs = {int(match[1]) for match in map(_NUMBER.match, names) if match}
+    texts = view.files.read_many([numbered(folder, run) for run in sorted(runs) if run >= covered])
+    return {name for text in texts if text for name in log.named(text)}
 
 
 def _remove_empty_folders(files: Files, location: str) -> None:
@@ -117,3 +145,12 @@ def _remove_empty_folders(files: Files, location: str) -> None:
     runs += [s.path for state in states for s in files.list(state)]
     files.delete([path for path in runs if not files.list(path)])
     files.delete([path for path in states if not files.list(path)])
+    files.delete_empty(upwards(_partition_folders(files, location), location))
+
+
+def _partition_folders(files: Files, location: str) -> Iterator[str]:
+    """The folders of partitions, those within others included."""
+    for found in files.list(location):
+        if found.folder and "=" in found.name:
+            yield found.path
+            yield from _partition_folders(files, found.path)

@@ -28,7 +28,7 @@ def verify(jvm: Jvm, statement: Verify, sql: str, warnings: list[str]) -> list[l
     if head is None or not head.filled:
         raise TidemillError("TIDEMILL_NOT_FILLED", {"view": definition.qualified})
     working = sessions.working(jvm, definition.settings)
-    with analysis.analysed_again(working, definition) as document:
+    with analysis.analysed_again(working, definition, head) as document:
         at = _positions(working, document, definition.qualified, head)
         sessions.fit(working, None)
         execution = Execution(working, document["query"], definition.qualified, head.run, Work())

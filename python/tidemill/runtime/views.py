@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tidemill.bridge.jvm import Jvm
+from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.errors import TidemillError
 from tidemill.runtime import catalog
 from tidemill.runtime.catalog import Entry
 from tidemill.runtime.definition import AMENDMENTS, VIEW_FILE, Definition, definition_file
-from tidemill.runtime.files import Files, child
+from tidemill.runtime.files import Files, Status, child, numbered
+from tidemill.runtime.history import RunRow
 from tidemill.runtime.log import Log
-from tidemill.runtime.publish import publish, published
-from tidemill.runtime.record import Record
+from tidemill.runtime.record import File, Record
+from tidemill.runtime.results import Result, result_of
 from tidemill.sql.statements import Action, action_from_json, to_json
-
-_NUMBERED = re.compile(r"^\d{20}\.json$")
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Files that should be there: the first missing one of the content, and of each state that misses some."""
+    """What cannot be read of what a run left: of the content, and of each state by name, what is wrong with a file."""
 
     content: str | None
     states: Mapping[str, str]
+
+    def __bool__(self) -> bool:
+        return self.content is not None or bool(self.states)
+
+    def __or__(self, other: Lost) -> Lost:
+        return Lost(self.content or other.content, {**other.states, **self.states})
 
 
 @dataclass
@@ -49,6 +53,11 @@ class View:
     def log(self) -> Log[Record]:
         return _log(self.files, self.location, self.definition.qualified)
 
+    @cached_property
+    def result(self) -> Result:
+        """What shows the content to others than Tidemill."""
+        return result_of(self.definition, self.files)
+
     @property
     def next_run(self) -> int:
         return 0 if self.head is None else self.head.run + 1
@@ -60,33 +69,84 @@ class View:
             return "SUSPENDED"
         return "ACTIVE" if self.head is not None and self.head.filled else "NOT_FILLED"
 
-    def history(self, limit: int | None) -> list[Record]:
-        """Records, newest first."""
-        return self.log.history(limit)
+    def history(self, limit: int | None) -> list[RunRow]:
+        """The rows of its runs, newest first."""
+        return [RunRow.from_json(row) for row in self.log.history(limit)]
 
     def lost(self) -> Lost:
-        """What of the last run's files is gone."""
+        """What of the last run's files is gone, or is not as it was written.  No Spark job runs."""
         if self.head is None:
             return Lost(None, {})
-        states = {f["path"]: name for name, s in self.head.states.items() for f in s.files}
-        missing = sorted(self.files.missing([*(f["path"] for f in self.head.files), *states]))
-        content = [path for path in missing if path not in states]
-        return Lost(content[0] if content else None, {states[p]: p for p in reversed(missing) if p in states})
+        owned: list[tuple[str | None, File]] = [(None, f) for f in self.head.files]
+        owned += [(name, f) for name, s in self.head.states.items() for f in s.files]
+        found = self.files.stat([str(f["path"]) for _, f in owned])
+        lost = Lost(None, {})
+        for (state, file), status in zip(owned, found, strict=True):
+            # Result files are moved once they are written, which on some file systems makes them newer.
+            wrong = _wrong(file, status, dated=state is not None)
+            if wrong is not None:
+                lost |= Lost(wrong, {}) if state is None else Lost(None, {state: wrong})
+        return lost
+
+    def damaged(self, failure: JvmFailure) -> Lost:
+        """The files of the last run that a failure of Spark names."""
+        told = "\n".join((failure.message, *failure.causes))
+        lost = Lost(None, {})
+        if self.head is None or "FAILED_READ_FILE" not in (failure.condition or "") + told:
+            return lost
+        for file in self.head.files:
+            if _named(file, told):
+                lost |= Lost(f"{file['path']} cannot be read", {})
+        for name, state in self.head.states.items():
+            for file in state.files:
+                if _named(file, told):
+                    lost |= Lost(None, {name: f"{file['path']} cannot be read"})
+        return lost
 
     def publish(self, record: Record) -> None:
         """Shows the content of the last run with output to plain readers; may be done again at any time."""
         if record.output_run is not None:
-            publish(self.files, self.location, record.run, record.files)
+            self.result.publish(record, self.head)
+
+    def describe(self) -> None:
+        """Shows comment and properties as they are now."""
+        if self.head is None or self.head.output_run is None:
+            self.result.prepare()
+        else:
+            self.result.publish(self.head, self.head)
 
     def publish_if_behind(self) -> None:
         """Does what a run that died between commit and publishing left undone (design 9a.2)."""
         head = self.head
-        if head is not None and head.output_run is not None and published(self.files, self.location) != head.run:
-            self.publish(head)
+        if head is None or head.output_run is None:
+            return
+        shown = self.result.published()
+        if shown != self.result.due(head):
+            before = self.log.read(shown) if shown is not None and shown < head.run else None
+            self.result.publish(head, before)
 
     def refresh_readers(self, jvm: Jvm) -> None:
         """Has the caller's session read the new content, cached plans included."""
-        catalog.refresh_entry(jvm, self.definition.name)
+        if catalog.lookup(jvm, self.definition.name) is not None:  # one found by its path may have no entry, or another
+            catalog.refresh_entry(jvm, self.definition.name)
+
+
+def _wrong(file: File, status: Status | None, *, dated: bool) -> str | None:
+    """How what lies under a file's path differs from what was written there; None if it does not."""
+    if status is None:
+        return f"{file['path']} is gone"
+    if status.folder:
+        return f"{file['path']} is a folder"
+    if status.bytes != file["bytes"]:
+        return f"{file['path']} has {status.bytes} bytes, not {file['bytes']}"
+    if dated and status.modified != file["modified"]:
+        return f"{file['path']} was changed"
+    return None
+
+
+def _named(file: File, text: str) -> bool:
+    """Whether a text names a file; Spark's names of files are unique, folders may be spelt in other ways."""
+    return str(file["path"]).rsplit("/", 1)[-1] in text
 
 
 def entry(jvm: Jvm, name: Sequence[str]) -> Entry:
@@ -122,7 +182,8 @@ def at_location(files: Files, location: str, name: Sequence[str] | None = None) 
     first = files.read(child(location, VIEW_FILE))
     if first is None:
         return None
-    head = _log(files, location, ".".join(name) if name else location).newest()
+    log = _log(files, location, ".".join(name) if name else location)
+    head = log.newest()
     number = head.definition if head is not None else 0
     text = first if number == 0 else files.read(child(location, definition_file(number)))
     if text is None:
@@ -134,26 +195,35 @@ def at_location(files: Files, location: str, name: Sequence[str] | None = None) 
         name=tuple(name) if name else definition.name,
         amendments=tuple(action for number, action in found if number > definition.takes_in),
     )
-    return View(definition, files, head)
+    view = View(definition, files, head)
+    view.log = log  # it knows what the entry of `head` keeps beside
+    return view
 
 
 def amend(view: View, action: Action) -> None:
     """Commits an action of ALTER.  Raises TIDEMILL_CONCURRENT_REFRESH if another one came first."""
-    number = max((n for n, _ in _amendments(view.files, view.location)), default=0) + 1
-    text = json.dumps(to_json(action), ensure_ascii=False)
-    if not view.files.write_new(child(view.location, AMENDMENTS, f"{number:020d}.json"), text):
-        raise TidemillError("TIDEMILL_CONCURRENT_REFRESH", {"view": view.definition.qualified})
+    number = newest_amendment(view) + 1
+    path = numbered(child(view.location, AMENDMENTS), number)
+    created = view.files.write_new(path, json.dumps(to_json(action), ensure_ascii=False))
+    if created:
+        # A number that a later definition has taken in may be free again, because VACUUM was here; nobody reads it.
+        now = at_location(view.files, view.location, view.definition.name)
+        if now is not None and now.definition.takes_in < number:
+            return
+        view.files.delete([path])
+    raise TidemillError("TIDEMILL_CONCURRENT_REFRESH", {"view": view.definition.qualified})
 
 
 def newest_amendment(view: View) -> int:
-    """How many amendments there are; 0 if there are none."""
-    return max((n for n, _ in _amendments(view.files, view.location)), default=0)
+    """The number of the last amendment; 0 if there was none.  VACUUM removes those that a definition has taken in."""
+    return max(view.files.numbers(child(view.location, AMENDMENTS)), default=view.definition.takes_in)
 
 
 def _amendments(files: Files, location: str) -> list[tuple[int, Action]]:
-    names = sorted(s.name for s in files.list(child(location, AMENDMENTS)) if _NUMBERED.match(s.name))
-    texts = files.read_many([child(location, AMENDMENTS, name) for name in names])
-    return [(int(n[:20]), action_from_json(json.loads(t))) for n, t in zip(names, texts, strict=True) if t is not None]
+    folder = child(location, AMENDMENTS)
+    numbers = files.numbers(folder)
+    texts = files.read_many([numbered(folder, n) for n in numbers])
+    return [(n, action_from_json(json.loads(t))) for n, t in zip(numbers, texts, strict=True) if t is not None]
 
 
 def _log(files: Files, location: str, view: str) -> Log[Record]:

@@ -51,6 +51,11 @@ def fn(name: str, *args: Expr) -> Expr:
     return {"fn": name, "args": list(args)}
 
 
+def partition_text(column: int) -> Expr:
+    """The value of a partition column as the text that names its folder; NULL stays NULL."""
+    return fn("tidemill_partition_text", col(column))
+
+
 def holds(plan: Node, op: str) -> bool:
     """Whether a node of this kind is in a plan."""
     return plan["op"] == op or any(holds(i, op) for i in plan.get("inputs", ()))
@@ -127,12 +132,17 @@ def observe(name: str, metrics: Iterable[tuple[str, Expr]], child: Node) -> Node
     return {"op": "observe", "name": name, "metrics": [list(m) for m in metrics], "inputs": [child]}
 
 
+def observed_sum(value: Expr) -> Expr:
+    """A metric of `observe`: the sum of BIGINTs, in which a task that Spark does again counts once."""
+    return fn("tidemill_observed_sum", value)
+
+
 def signed_counts(count: int) -> list[tuple[str, Expr]]:
     """The metrics `inserts` and `deletes` over a column of signed counts."""
     zero = long(0)
     return [
-        ("inserts", fn("sum", fn("if", fn(">", col(count), zero), col(count), zero))),
-        ("deletes", fn("sum", fn("if", fn("<", col(count), zero), fn("negative", col(count)), zero))),
+        ("inserts", observed_sum(fn("if", fn(">", col(count), zero), col(count), zero))),
+        ("deletes", observed_sum(fn("if", fn("<", col(count), zero), fn("negative", col(count)), zero))),
     ]
 
 

@@ -59,7 +59,7 @@ _COLUMNS: dict[type[Any], Columns] = {
         ["namespace", "string", False],
         ["viewName", "string", False],
         ["status", "string", False],
-        ["policy", "string", False],
+        ["policy", "string", True],
         ["lastRun", "long", True],
         ["lastOutputAt", "timestamp", True],
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 from tidemill.errors import TidemillError
 from tidemill.sql.cursor import Cursor, Span
 from tidemill.sql.schedule import read_schedule
-from tidemill.sql.statements import Column, Create, Expectation, Iterate, WorkBound, byte_string
+from tidemill.sql.statements import Column, Create, Expectation, Iterate, WorkBound
 
+UNKNOWN_FORMAT = "USING another format"
+FORMATS = ("parquet", "delta")
 POLICIES = ("AUTO", "INCREMENTAL", "STRICT", "FULL")
 
 
@@ -226,9 +229,9 @@ def _read_expectation(cursor: Cursor, table: tuple[str, ...]) -> Expectation:
 def _read_format(cursor: Cursor) -> str:
     start = cursor.peek().start
     text = ".".join(cursor.names())
-    if text.lower() == "parquet":
-        return "parquet"
-    cursor.mark("USING other than parquet", cursor.since(start))
+    if text.lower() in FORMATS:
+        return text.lower()
+    cursor.mark("USING iceberg" if text.lower() == "iceberg" else UNKNOWN_FORMAT, cursor.since(start))
     return text
 
 
@@ -247,7 +250,7 @@ def _read_deferred(cursor: Cursor) -> bool:
 CLAUSES = (
     Clause(("COMMENT",), "comment", Cursor.string),
     Clause(("USING",), "format", _read_format),
-    Clause(("PARTITIONED", "BY"), "partitioned_by", lambda cursor: cursor.listed(cursor.name), mark=True),
+    Clause(("PARTITIONED", "BY"), "partitioned_by", lambda cursor: cursor.listed(cursor.name)),
     Clause(("LOCATION",), "location", _read_location),
     Clause(("TBLPROPERTIES",), "properties", read_properties),
     Clause(("SCHEDULE",), "schedule", read_schedule),
@@ -263,3 +266,23 @@ CLAUSES = (
 def invalid_clause(clause: str, reason: str, span: Span) -> TidemillError:
     """The error for a clause that is well formed but wrong."""
     return TidemillError("TIDEMILL_INVALID_CLAUSE", {"clause": clause, "reason": reason}, span)
+
+
+_BYTE_STRING = re.compile(r"([0-9]+)([a-z]+)?")
+_BYTE_UNITS = {
+    unit: 1 << (10 * power)
+    for power, units in enumerate((("", "b"), ("k", "kb"), ("m", "mb"), ("g", "gb"), ("t", "tb"), ("p", "pb")))
+    for unit in units
+}
+
+
+def byte_string(text: str) -> int:
+    """The bytes of a byte string as Spark writes them ('2GB', '512m', '0'); ValueError if it is none.
+
+    >>> byte_string("2GB"), byte_string("512m"), byte_string("0")
+    (2147483648, 536870912, 0)
+    """
+    match = _BYTE_STRING.fullmatch(text.strip().lower())
+    if match is None or (match[2] or "") not in _BYTE_UNITS or len(match[1]) > 18:
+        raise ValueError(f"not a size: {text!r}")
+    return int(match[1]) * _BYTE_UNITS[match[2] or ""]

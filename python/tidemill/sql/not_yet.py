@@ -13,8 +13,7 @@ from tidemill.sql.statements import AtTime, Create
 
 # Clause -> what to do instead; full sentences.
 NOT_YET: Mapping[str, str] = {
-    "USING other than parquet": "Use USING parquet, or leave the clause out.",
-    "PARTITIONED BY": "Leave the clause out.",
+    "USING iceberg": "Use USING parquet or USING delta.",
     "FINAL WORK": "Leave the clause out.",
     "TOTAL WORK": "Leave the clause out.",
     "STATE BUDGET": "Leave the clause out.",
@@ -24,7 +23,6 @@ NOT_YET: Mapping[str, str] = {
     "EVERY": "Use ON DEMAND and run REFRESH INCREMENTAL VIEW from a scheduler of your own.",
     "CRON": "Use ON DEMAND and run REFRESH INCREMENTAL VIEW from a scheduler of your own.",
     "ITERATE": "Write a query instead.",
-    "CASCADE": "Refresh the upstream views first, each with a statement of its own.",
     "SAMPLE": "Leave the clause out to verify all rows.",
     "EXPLAIN INCREMENTAL COST": "Use EXPLAIN INCREMENTAL PLAN or JSON.",
     "EXPLAIN INCREMENTAL STATE": "Use EXPLAIN INCREMENTAL PLAN or JSON.",

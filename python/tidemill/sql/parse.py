@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidemill.errors import utf16_offset
+from tidemill.errors import TidemillError, utf16_offset
 from tidemill.sql import not_yet
 from tidemill.sql.columns import Columns, columns_of
-from tidemill.sql.create import read_create
+from tidemill.sql.create import FORMATS, UNKNOWN_FORMAT, read_create
 from tidemill.sql.cursor import Cursor, Span
 from tidemill.sql.statements import Statement, to_json
 from tidemill.sql.verbs import (
@@ -45,6 +45,12 @@ class Parsed:
 def parse(sql: str) -> Parsed:
     """Read one statement that this version supports; every refusal is a TidemillError that points into `sql`."""
     statement, query, clauses = read(sql)
+    for clause, (start, stop) in clauses:
+        if clause == UNKNOWN_FORMAT:
+            reason = f"a view is stored as {' or '.join(FORMATS)}"
+            raise TidemillError(
+                "TIDEMILL_FORMAT_UNSUPPORTED", {"format": sql[start:stop], "reason": reason}, (start, stop)
+            )
     not_yet.check(clauses)
     return Parsed(statement, columns_of(statement), query)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from tidemill.errors import TidemillError
@@ -13,6 +14,7 @@ from tidemill.sql.statements import AtProgress, AtTime, Cron, Every, OnChange, O
 DAY = 86400
 _CLOCK = re.compile(r"([0-9]{2}):([0-9]{2})(?::([0-9]{2}))?")
 _UNITS = {"SECOND": "SECONDS", "MINUTE": "MINUTES", "HOUR": "HOURS", "DAY": "DAYS"}
+_SECONDS = {"SECONDS": 1, "MINUTES": 60, "HOURS": 3600, "DAYS": DAY}
 _OFFSET = re.compile(r"[+-](0?[0-9]|1[0-8]):[0-5][0-9]")
 
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
@@ -183,6 +185,15 @@ def _trigger_follows(cursor: Cursor, ahead: int) -> bool:
         or (cursor.at("EVERY", ahead=ahead) and behind == "number")
         or (cursor.at("CRON", ahead=ahead) and behind == "string")
     )
+
+
+def longest_gap(points: Sequence[Point]) -> float | None:
+    """Seconds that may lie between two runs with output where only the clock fires them; None if it fires none."""
+    due = [point.trigger for point in points if point.output]
+    times = sorted({t.second % DAY for t in due if isinstance(t, AtTime)})
+    gaps = [max(b - a for a, b in pairwise([*times, times[0] + DAY]))] if times else []
+    gaps += [t.count * _SECONDS[t.unit] for t in due if isinstance(t, Every)]
+    return min(gaps, default=None)
 
 
 def _wrong(trigger: Trigger) -> str | None:

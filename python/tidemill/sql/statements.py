@@ -6,7 +6,6 @@ A name is the tuple of its parts as written, not yet qualified. Text of queries 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeAlias
@@ -386,25 +385,3 @@ def _decode(value: Any) -> Any:
         rest = {name: _decode(item) for name, item in value.items() if name != "kind"}
         return _CLASSES[value["kind"]](**rest)
     return value
-
-
-# Values within statements
-
-_BYTE_STRING = re.compile(r"([0-9]+)([a-z]+)?")
-_BYTE_UNITS = {
-    unit: 1 << (10 * power)
-    for power, units in enumerate((("", "b"), ("k", "kb"), ("m", "mb"), ("g", "gb"), ("t", "tb"), ("p", "pb")))
-    for unit in units
-}
-
-
-def byte_string(text: str) -> int:
-    """The bytes of a byte string as Spark writes them ('2GB', '512m', '0'); ValueError if it is none.
-
-    >>> byte_string("2GB"), byte_string("512m"), byte_string("0")
-    (2147483648, 536870912, 0)
-    """
-    match = _BYTE_STRING.fullmatch(text.strip().lower())
-    if match is None or (match[2] or "") not in _BYTE_UNITS or len(match[1]) > 18:
-        raise ValueError(f"not a size: {text!r}")
-    return int(match[1]) * _BYTE_UNITS[match[2] or ""]

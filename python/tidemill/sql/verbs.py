@@ -69,8 +69,6 @@ def read_refresh(cursor: Cursor) -> Refresh:
         if field in options:
             raise TidemillError("DUPLICATE_CLAUSES", {"clauseName": " ".join(words)}, cursor.since(start))
         options[field] = read()
-        if field == "cascade":
-            cursor.mark("CASCADE", cursor.since(start))
     return Refresh(name, **options)
 
 
