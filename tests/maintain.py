@@ -17,7 +17,8 @@ from math import isfinite
 from unittest import mock
 
 from cost_model.default import DefaultCostModel
-from tests.semantics import Exact, Record, Relation, Row, World, run
+from tests.scalars import Exact, Row
+from tests.semantics import Record, Relation, World, run
 from tidemill.memo.check import check
 from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Op, Scan, Tree
@@ -26,7 +27,8 @@ from tidemill.plan.query import Query
 from tidemill.rule.engine import explore
 from tidemill.rule.registry import load_rules
 from tidemill.search import planner
-from tidemill.search.costing import CpuMs, Facts, Rows
+from tidemill.search.compaction import Compaction, Piece
+from tidemill.search.costing import CostModel, CpuMs, Facts, Rows
 from tidemill.search.planner import PlanRequest, plan_run
 from tidemill.search.run_plan import RunPlan, Step
 from tidemill.search.space import normal_query
@@ -36,6 +38,8 @@ Tables = Mapping[int, Sequence[Record]]
 Changes = Mapping[int, Sequence[tuple[Record, int]]]
 STATISTICS = 1e6
 """Rows that every source claims to have, so that plans from the change look cheap."""
+STORED_ROWS = 200_000
+"""Rows that every piece of a state claims to have."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,8 @@ class Mode:
     """Sources that can tell their changes; None: all."""
     lose: float = 0.0
     """How often a state, or the content, is gone when a run begins."""
+    compact: float = 0.0
+    """How often pieces of a state that a run reads are put together, from any of them on."""
 
 
 @dataclass
@@ -80,7 +86,7 @@ class View:
     def __post_init__(self) -> None:
         self.query: Query = parse_query(self.text)
         self.dice = random.Random(self.seed)
-        self.states: dict[str, list[Record]] = {}
+        self.states: dict[str, list[list[Record]]] = {}
         self.result: list[Record] = []
         self.kinds: list[str] = []
         self.first = True
@@ -141,8 +147,18 @@ class View:
         sources = {n: source(n) for n in self.query.sources}
         settings = PlannerSettings(prefer=self.mode.prefer, time_limit=60)
         states = frozenset(self.states)
+        piece = Piece(1, STORED_ROWS, STORED_ROWS, 1)
         return PlanRequest(
-            self.query, self.mode.policy, sources, states, first, None, settings, lost=self.lost, refill=self.refill
+            query=self.query,
+            policy=self.mode.policy,
+            sources=sources,
+            states=states,
+            first=first,
+            full_reason=None,
+            settings=settings,
+            lost=self.lost,
+            refill=self.refill,
+            pieces={n: [piece] * len(kept) for n, kept in self.states.items()},
         )
 
     def _plan(self, changes: Changes, *, first: bool, keep: float | None = None) -> RunPlan:
@@ -154,11 +170,17 @@ class View:
             patch(mock.patch("tidemill.search.space.explore", partial(explore, checked=check)))
             if self.mode.shake is not None:
                 patch(mock.patch.object(planner, "_model", return_value=Shaken(seed=self.mode.shake)))
+            patch(mock.patch.object(planner, "due", self._due))
             if share is not None:
                 dice = random.Random(self.seed)
                 some = frozenset(n for n in sorted(self._possible) if dice.random() < share)
                 patch(mock.patch.object(planner._Planning, "_worth_keeping", return_value=some))
             return plan_run(self._request(changes, first=first))
+
+    def _due(self, pieces: Sequence[Piece], _: CostModel) -> Compaction | None:
+        if self.dice.random() >= self.mode.compact:
+            return None
+        return Compaction(self.dice.randrange(len(pieces)), 1, CpuMs(0.0))
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -171,14 +193,21 @@ class View:
 
     def _execute(self, plan: RunPlan, changes: Changes) -> None:
         world = self._world(changes)
-        states: dict[str, list[Record]] = dict(self.states)
+        states: dict[str, list[list[Record]]] = dict(self.states)
         result = self.result
         for step in plan.steps:
             records = _records(step, run(step.plan, world))
             world.staged[step.name] = records
             if step.target == "state":
                 assert step.state is not None
-                states[step.state] = records if step.mode == "base" else [*states[step.state], *records]
+                before = states.get(step.state, []) if step.mode == "segment" else []
+                if step.mode == "compact":
+                    before = states[step.state][: step.first]
+                    whole = _merged(records, self._keys_of[step.state])
+                    assert step.first > 0 or len(whole) == len(records), "a new base holds a key twice, or no row"
+                states[step.state] = [*before, records]
+                if step.mode == "compact":
+                    world.states = {**world.states, step.state: states[step.state]}
             elif step.target == "delta":
                 result = self._applied(records)
             else:
@@ -230,7 +259,8 @@ class View:
                 fresh[step.state] = world.staged[step.name]
         for spec in plan.states:
             keys = self._keys_of[spec.name]
-            kept, wanted = (_merged(x[spec.name], keys) for x in (self.states, fresh))
+            kept = _merged([record for piece in self.states[spec.name] for record in piece], keys)
+            wanted = _merged(fresh[spec.name], keys)
             assert kept == wanted, f"state {spec.name} ({spec.form} of {spec.text}): {kept} for {wanted}\n{plan.text}"
 
 

@@ -1,7 +1,7 @@
-"""./build.sh soak --hours N [--only search,random,faults]
+"""./build.sh soak --hours N [--only search,faults] [--seed N]
 
-Runs the random and fault suites over and over, each time with another seed, until the time is up or a test fails; then
-it prints the command that repeats the failure.
+Runs the suites below over and over, in rounds of a random order, each time with another seed, until the time is up or
+a test fails; then it prints the command that repeats the failure. A new suite is one line.
 """
 
 from __future__ import annotations
@@ -12,43 +12,64 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SUITES = {
-    "search": ("tests/search/test_algebra.py",),
-    "random": ("-m", "slow", "tests/system/test_random.py"),
-    "faults": ("tests/faults",),
+# name -> what pytest is told, and the settings beside the seed
+SUITES: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "search": ("tests/search/test_algebra.py", {"TIDEMILL_EXAMPLES": "2000"}),
+    "random": ("-m slow tests/system/test_random.py", {"TIDEMILL_EXAMPLES": "60"}),
+    "faults": ("tests/faults/test_faults.py", {}),
+    "readers": ("tests/faults/test_readers.py", {"TIDEMILL_COMMITS": "100"}),
+    "cancel": ("tests/faults/test_cancel.py", {}),
+    "disk": ("tests/faults/test_disk.py", {}),
+    "views": ("tests/runtime/test_views_over_views.py", {}),
+    "graphs": ("tests/system/test_view_graphs.py", {}),
+    "operators": ("tests/system/test_operators.py", {}),
+    "sources": ("tests/system/test_sources.py tests/system/test_file_sources.py", {}),
+    "delta sources": ("tests/system/test_delta_sources.py tests/system/test_schema_changes.py", {}),
+    "pitfalls": ("tests/system/test_pitfalls.py", {}),
 }
-EXAMPLES = {"search": 2000, "random": 60, "faults": 0}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./build.sh soak", description="Random and fault suites without end.")
     parser.add_argument("--hours", type=float, required=True, help="stop after this long, at the end of a suite")
     parser.add_argument("--only", default=",".join(SUITES), help="suites, separated by commas")
+    parser.add_argument("--seed", type=int, help="of the order and of all suites' seeds")
     arguments = parser.parse_args()
     chosen = arguments.only.split(",")
     if unknown := set(chosen) - set(SUITES):
-        parser.error(f"unknown suites: {', '.join(sorted(unknown))}")
+        parser.error(f"unknown suites: {', '.join(sorted(unknown))}; there are: {', '.join(SUITES)}")
+    first = random.SystemRandom().randrange(1 << 31) if arguments.seed is None else arguments.seed
+    print(f"soak: --seed {first}", flush=True)
+    chance = random.Random(first)
     end = time.monotonic() + arguments.hours * 3600
     passed = 0
     while True:
-        for suite in chosen:
-            seed = random.SystemRandom().randrange(1 << 31)
-            print(f"soak: {suite}, seed {seed}", flush=True)
-            environment = {"TIDEMILL_SEED": str(seed), "TIDEMILL_EXAMPLES": str(EXAMPLES[suite])}
-            options = ["-q", "-p", "no:cacheprovider", f"--hypothesis-seed={seed}", *SUITES[suite]]
-            command = [sys.executable, "-m", "pytest", *options]
-            status = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=False).returncode
+        for suite in chance.sample(chosen, len(chosen)):
+            status = run(suite, chance.randrange(1 << 31))
             if status:
-                settings = " ".join(f"{name}={value}" for name, value in environment.items())
-                print(f"soak: failed; repeat with {settings} pytest {' '.join(options)}", flush=True)
                 return status
             passed += 1
             if time.monotonic() > end:
                 print(f"soak: {passed} suites passed", flush=True)
                 return 0
+
+
+def run(suite: str, seed: int) -> int:
+    """The status of one suite with a seed."""
+    print(f"soak: {suite}, seed {seed}", flush=True)
+    told, settings = SUITES[suite]
+    environment = {"TIDEMILL_SEED": str(seed), **settings}
+    options = ["-q", "-p", "no:cacheprovider", f"--hypothesis-seed={seed}", *told.split()]
+    command = [sys.executable, "-m", "pytest", *options]
+    status = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=False).returncode
+    if status:
+        words = " ".join(f"{name}={value}" for name, value in environment.items())
+        print(f"soak: failed; repeat with {words} pytest {' '.join(options)}", flush=True)
+    return status
 
 
 if __name__ == "__main__":

@@ -10,11 +10,9 @@ of the cleaning up behind it happens either.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -24,6 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.conftest import difference
+from tests.faults.checks import check
 from tidemill.bridge.jvm import Jvm
 
 pytestmark = pytest.mark.slow
@@ -71,28 +70,6 @@ def faults(at: int | None = None, kind: str = "") -> Iterator[Faults]:
     found = Faults(at, kind)
     with mock.patch.object(Jvm, "invoke", lambda jvm, method, request=None: found(jvm, method, request)):
         yield found
-
-
-def folder(spark: SparkSession, view: str) -> Path:
-    rows = spark.sql(f"DESCRIBE TABLE EXTENDED {view}").collect()
-    return Path(re.sub(r"^file:/*", "/", next(r.data_type for r in rows if r.col_name == "Location")))
-
-
-def check(spark: SparkSession, view: str, where: str) -> None:
-    """The view is what its last run says, its history is whole, and nothing is left that a VACUUM would not take."""
-    assert spark.sql(f"VERIFY INCREMENTAL VIEW {view}").collect()[0].matches, where
-    runs = [r.run for r in spark.sql(f"SHOW REFRESHES IN {view}").collect()]
-    assert runs == list(range(len(runs)))[::-1], where
-    spark.sql(f"VACUUM INCREMENTAL VIEW {view} RETAIN 0 HOURS")
-    root = folder(spark, view)
-    live = {p for p in root.rglob("*") if p.is_file() and not p.name.endswith(".crc")}
-    data = {p for p in live if p.suffix == ".parquet"}
-    named = "".join(p.read_text() for p in (root / "_tidemill" / "log").glob("*.json"))
-    assert {p for p in data if p.name not in named} == set(), where
-    assert {p for p in live if p.suffix == ".tmp" or "writers" in p.parts} == set(), where
-    assert {p for p in root.rglob("*") if p.is_dir() and not any(p.iterdir())} <= {
-        p for p in root.rglob("*") if p.is_dir() and p.parent.name == "_tidemill"
-    }, where
 
 
 def endure(

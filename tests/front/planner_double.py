@@ -19,10 +19,9 @@ import os
 import threading
 from typing import Any
 
-from py4j.java_gateway import JavaObject
-
 from tidemill.bridge import process
 from tidemill.bridge.endpoint import Endpoint
+from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError, utf16_offset
 
 STRINGS = {"type": "array", "elementType": "string", "containsNull": True}
@@ -56,17 +55,17 @@ class Double(Endpoint):
             query = [utf16_offset(sql, sql.index(" AS ") + 4), utf16_offset(sql, len(sql))]
         return {"statement": {"kind": "test"}, "columns": COLUMNS, "query": query}
 
-    def _execute(self, session: JavaObject, statement: dict[str, Any], sql: str) -> dict[str, Any]:
+    def _execute(self, jvm: Jvm, statement: dict[str, Any], sql: str) -> dict[str, Any]:
         assert statement == {"kind": "test"}
         if "missing" in sql:
             raise TidemillError("TIDEMILL_NOT_FOUND", {"view": "missing"})
         if "spark error" in sql:
-            session.sql("SELECT no_such_column FROM range(3)")
+            jvm.session.sql("SELECT no_such_column FROM range(3)")
         if "python error" in sql:
             raise ZeroDivisionError("by zero")
         if "die" in sql:
             os._exit(3)
-        group = session.sparkContext().getLocalProperty("spark.jobGroup.id")
+        group = jvm.session.sparkContext().getLocalProperty("spark.jobGroup.id")
         where = f"{threading.current_thread().name}/{group}"
         row = [where, os.getpid(), None, True, 0.5, 1_700_000_000_123_456, ["a", None], {"k": "v"}, [1, None]]
         return {"rows": [row], "warnings": ["a warning of the planner"]}

@@ -44,6 +44,14 @@ def test_what_the_user_chose_for_delta_stays(fresh: SparkSession.Builder) -> Non
     assert fresh._options[attach.CATALOG] == "my.Catalog"
 
 
+def test_generated_classes_are_kept_unless_the_user_says_otherwise(fresh: SparkSession.Builder) -> None:
+    tidemill.configure(fresh)
+    assert fresh._options[attach.CODE_CACHE] == "2000"
+    fresh.config(attach.CODE_CACHE, "7")
+    tidemill.configure(fresh)
+    assert fresh._options[attach.CODE_CACHE] == "7"
+
+
 def test_unknown_formats_are_named(fresh: SparkSession.Builder) -> None:
     with pytest.raises(ValueError, match="hudi"):
         tidemill.configure(fresh, formats=["delta", "hudi"])

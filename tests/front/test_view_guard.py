@@ -25,6 +25,7 @@ class Published:
         """Make `rows` rows the content: files, then the manifest in one step."""
         folder = self.location / f"data-{run:010d}-00000000"
         self.spark.range(rows).write.parquet(str(folder))
+        files = [file.rename(self.location / file.name) for file in folder.glob("part-*")]
         lines = [
             json.dumps(
                 {
@@ -37,7 +38,7 @@ class Published:
                     "action": "add",
                 }
             )
-            for file in folder.glob("part-*")
+            for file in files
         ]
         manifests = self.location / "_spark_metadata"
         manifests.mkdir(exist_ok=True)
@@ -143,6 +144,7 @@ def test_refused_statements(spark: SparkSession, view: Published, schema: str, s
     with pytest.raises(AnalysisException) as caught:
         spark.sql(sql.replace("{db}", schema))
     assert caught.value.getCondition() == "TIDEMILL_USE_OTHER_STATEMENT"
+    assert caught.value.getSqlState() == "42809"
     statement = (caught.value.getMessageParameters() or {})["statement"]
     assert statement == f"{REFUSED[sql]} INCREMENTAL VIEW spark_catalog.{schema}.v"
     assert count(spark.table("v")) == 3

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
-from tests.conftest import difference
+from tests.conftest import difference, files_under, location_of
+from tidemill.runtime import dispatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,46 @@ class World:
         assert rows[0].kind == kind, rows[0]
         self.equal(name)
         return rows[0]
+
+    def both(self, query: str) -> None:
+        """The views `auto` and `strict` of one query, each of that policy; a test may also make one of them alone."""
+        self.view("auto", query, "AUTO")
+        self.view("strict", query, "STRICT")
+
+    def made(self) -> list[str]:
+        """Those of `auto` and `strict` that the test has made."""
+        return [name for name in ("auto", "strict") if name in self.queries]
+
+    def goes_full(self, reason: str, *tables: str) -> None:
+        """AUTO recomputes for that reason; STRICT fails, changes nothing, and catches up when asked to.
+
+        `tables`: those whose files changed behind this session's back.
+        """
+        for table in tables:
+            self.spark.sql(f"REFRESH TABLE {table}")
+        assert self.refresh("auto", kind="FULL").reason.startswith(reason)
+        if "strict" in self.made():
+            self.unmoved("strict", "TIDEMILL_NOT_INCREMENTAL", reason)
+            assert self.spark.sql("REFRESH INCREMENTAL VIEW strict FULL").collect()[0].reason == "REQUESTED"
+            self.equal("strict")
+
+    def goes_on(self, inserts: int, deletes: int = 0) -> None:
+        """They read this many change rows and nothing else."""
+        for name in self.made():
+            assert self.refresh(name).rows_in == Row(inserts=inserts, deletes=deletes)
+
+    def nothing(self) -> None:
+        """There is nothing to do."""
+        for name in self.made():
+            self.refresh(name, kind="NO_DATA")
+
+    def unmoved(self, name: str, condition: str, *texts: str) -> None:
+        """A refresh fails with that condition and these words, and leaves content, history and files as they were."""
+        files, rows = files_under(location_of(self.spark, name)), self.rows(f"SELECT * FROM {name}")
+        message = str(self.fails(f"REFRESH INCREMENTAL VIEW {name}", condition))
+        assert all(text in message for text in texts), message
+        assert files_under(location_of(self.spark, name)) == files
+        assert self.rows(f"SELECT * FROM {name}") == rows
 
     def equal(self, name: str) -> None:
         """The view holds what its query gives: two-way, as bags."""
@@ -67,6 +109,38 @@ def world(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[World
     for row in spark.sql(f"SHOW INCREMENTAL VIEWS IN {name}").collect():
         spark.sql(f"DROP INCREMENTAL VIEW {name}.`{row.viewName}`")
     spark.sql(f"DROP DATABASE {name} CASCADE")
+
+
+@pytest.fixture
+def fresh(world: World, request: pytest.FixtureRequest) -> World:
+    """The module's database without the tables and views of the test before."""
+    spark = world.spark
+    world.queries.clear()
+    spark.sql(f"USE {request.module.__name__.rsplit('.', 1)[-1]}_db")
+    for row in spark.sql("SHOW INCREMENTAL VIEWS").collect():
+        spark.sql(f"DROP INCREMENTAL VIEW `{row.viewName}`")
+    for row in spark.sql("SHOW VIEWS").collect():
+        if not row.isTemporary:
+            spark.sql(f"DROP VIEW `{row.viewName}`")
+    for row in spark.sql("SHOW TABLES").collect():
+        if not row.isTemporary:
+            spark.sql(f"DROP TABLE `{row.tableName}`")
+    return world
+
+
+@pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The warnings of all statements from here on, as they go to Spark's log."""
+    found: list[str] = []
+
+    def executing(*args: Any) -> dict[str, Any]:
+        answer = original(*args)
+        found.extend(answer["warnings"])
+        return answer
+
+    original = dispatch.execute
+    monkeypatch.setattr(dispatch, "execute", executing)
+    return found
 
 
 Jobs = Callable[[Callable[[], object]], int]

@@ -21,19 +21,6 @@ pytestmark = pytest.mark.slow
 GROUPED = "SELECT k, COUNT(*) AS n, SUM(v) AS s FROM {} GROUP BY k"
 
 
-@pytest.fixture
-def fresh(world: World, request: pytest.FixtureRequest) -> World:
-    """The module's database without the tables and views of the test before."""
-    spark = world.spark
-    spark.sql(f"USE {request.module.__name__.rsplit('.', 1)[-1]}_db")
-    for row in spark.sql("SHOW INCREMENTAL VIEWS").collect():
-        spark.sql(f"DROP INCREMENTAL VIEW `{row.viewName}`")
-    for row in spark.sql("SHOW TABLES").collect():
-        if not row.isTemporary:
-            spark.sql(f"DROP TABLE `{row.tableName}`")
-    return world
-
-
 def counts(row: Row) -> tuple[int, int]:
     """Change rows that a run read."""
     return row.rows_in.inserts, row.rows_in.deletes

@@ -1,0 +1,51 @@
+"""What must hold of a view whatever has happened to it, and a query that takes its time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.conftest import location_of
+
+# A fraction of a second for each row, spent where no cancelling reaches it; the value is that of v.
+SLOW = (
+    "v + 0 * aggregate(sequence(1, 500), 0L,"
+    " (a, x) -> a + aggregate(sequence(1, 500), 0L, (b, y) -> (b + x * y + v) % 1000003))"
+)
+
+
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"{what}: not within {seconds} seconds"
+        time.sleep(0.02)
+
+
+def everything_under(root: Path) -> set[str]:
+    """All files and folders; not checksums, and not the fixed folders that every view comes to have."""
+    found = {p for p in root.rglob("*") if not p.name.endswith(".crc")}
+    return {str(p.relative_to(root)) for p in found if not (p.is_dir() and p.parent.name == "_tidemill")}
+
+
+def check(spark: SparkSession, view: str, where: str) -> None:
+    """The view is what its last run says, its history is whole, and nothing is left that a VACUUM would not take."""
+    assert spark.sql(f"VERIFY INCREMENTAL VIEW {view}").collect()[0].matches, where
+    runs = [r.run for r in spark.sql(f"SHOW REFRESHES IN {view}").collect()]
+    assert runs == list(range(len(runs)))[::-1], where
+    spark.sql(f"VACUUM INCREMENTAL VIEW {view} RETAIN 0 HOURS")
+    root = location_of(spark, view)
+    assert unneeded(root) == set(), where
+
+
+def unneeded(root: Path) -> set[str]:
+    """What lies below a view's location and belongs to no run: data files, marks, half-written files, empty folders."""
+    found = {p for p in root.rglob("*") if not p.name.endswith(".crc")}
+    named = "".join(p.read_text() for p in (root / "_tidemill" / "log").glob("*.json"))
+    left = {p for p in found if p.suffix == ".parquet" and p.name not in named}
+    left |= {p for p in found if p.suffix == ".tmp" or (p.is_file() and "writers" in p.parts)}
+    left |= {p for p in found if p.is_dir() and p.parent.name != "_tidemill" and not any(p.iterdir())}
+    left |= {p for p in found if p.name == "_temporary"}
+    return {str(p.relative_to(root)) for p in left}

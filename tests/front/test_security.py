@@ -1,0 +1,183 @@
+"""What docs/security.md promises about the bridge, the settings and the files."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark import SparkContext
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from tests.conftest import location_of
+from tests.front.servers import Server, command_line
+from tidemill.settings import SETTINGS
+
+ROOT = Path(__file__).parents[2]
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}  # as /proc/net/tcp and tcp6 print 127.0.0.1
+
+
+def listening(pid: int) -> list[tuple[str, int]]:
+    """Address (in the kernel's hexadecimal form) and port of each socket that the process listens on."""
+    inodes = set()
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            inodes |= set(re.findall(r"socket:\[(\d+)\]", os.readlink(file)))
+        except FileNotFoundError:
+            continue
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                address, port = fields[1].split(":")
+                found.append((address, int(port, 16)))
+    return found
+
+
+def answer(port: int, text: str) -> bytes:
+    """What the first lines of a connection are answered with; nothing where it is closed."""
+    with socket.create_connection(("127.0.0.1", port), 10) as connection:
+        connection.sendall(text.encode())
+        try:
+            return connection.recv(4096)
+        except ConnectionResetError:
+            return b""
+
+
+# py4j: a call of an object's method; a call of a static one; both behind a wrong token.
+INTRUSIONS = ["c\np0\n__class__\ne\n", "c\nz:java.lang.System\nexit\ni1\ne\n", "A\nwrong\nc\np0\ncall\ne\n"]
+
+
+@pytest.mark.parametrize("text", INTRUSIONS)
+def test_the_drivers_callback_server_wants_a_token(
+    spark: SparkSession, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    address, port = gateway.get_callback_server().server_socket.getsockname()
+    assert address == "127.0.0.1"
+    said = answer(port, text)
+    assert b"y" not in said[:2], said  # !y... is py4j's answer to a call that was made
+    assert spark.sql("SHOW INCREMENTAL VIEWS IN default").collect() == []
+
+
+def test_callbacks_of_others_still_work(spark: SparkSession) -> None:
+    """foreachBatch and the like use the same server."""
+    seen: list[int] = []
+    query = (
+        spark.readStream.format("rate-micro-batch")
+        .option("rowsPerBatch", 3)
+        .option("numPartitions", 1)
+        .load()
+        .writeStream.foreachBatch(lambda frame, _: seen.append(frame.count()))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        query.awaitTermination(60)
+    finally:
+        query.stop()
+    assert seen
+    assert set(seen) == {3}
+
+
+@pytest.mark.parametrize("setting", [s.name for s in SETTINGS if s.scope == "startup"])
+def test_settings_of_the_start_cannot_be_set_later(spark: SparkSession, setting: str) -> None:
+    with pytest.raises(AnalysisException, match="CANNOT_MODIFY_STATIC_CONFIG"):
+        spark.conf.set(setting, "/tmp/evil")
+    with pytest.raises(AnalysisException, match="CANNOT_MODIFY_STATIC_CONFIG"):
+        spark.sql(f"SET {setting}=/tmp/evil")
+
+
+def test_rule_paths_in_a_session_have_no_effect(spark: SparkSession, db: str, tmp_path: Path) -> None:
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    other = spark.newSession()
+    other._jsparkSession.sessionState().conf().setConfString("spark.tidemill.rules.paths", str(tmp_path))
+    other.sql("EXPLAIN INCREMENTAL SELECT 1 AS a").collect()
+    assert not (tmp_path / "ran").exists()
+
+
+def forbidden(tree: ast.AST) -> Iterator[str]:
+    """Names in a module by which data could become code."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                found = {alias.name.split(".")[0] for alias in names}
+            case ast.ImportFrom(module=str(module)):
+                found = {module.split(".")[0]}
+            case ast.Call(func=ast.Name(id=name)):
+                found = {name}
+            case _:
+                continue
+        yield from found & {"pickle", "cloudpickle", "marshal", "shelve", "eval", "exec", "compile", "__import__"}
+
+
+def test_the_planner_makes_no_code_of_data() -> None:
+    files = [f for folder in ("python/tidemill", "rules", "cost_model") for f in (ROOT / folder).rglob("*.py")]
+    assert len(files) > 50
+    found = {str(f.relative_to(ROOT)): [*forbidden(ast.parse(f.read_text(encoding="utf-8")))] for f in files}
+    assert {file: names for file, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize("text", ["import pickle", "from marshal import loads", "eval('1')", "x = exec('')"])
+def test_that_is_noticed(text: str) -> None:
+    assert [*forbidden(ast.parse(text))]
+
+
+def modes(folder: Path) -> set[tuple[bool, str]]:
+    """Kind (folder?) and permissions of all that lies in the folder."""
+    return {(p.is_dir(), stat.filemode(p.stat().st_mode)[1:]) for p in folder.rglob("*")}
+
+
+def test_files_have_the_permissions_of_sparks_own(spark: SparkSession, db: str, tmp_path: Path) -> None:
+    location = tmp_path / "v"
+    location.mkdir(0o750)
+    location.chmod(0o750)
+    spark.sql("CREATE TABLE t (a INT) USING parquet")
+    spark.sql("INSERT INTO t VALUES (1)")
+    spark.sql(
+        f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) LOCATION '{location}'"
+        " AS SELECT a, count(*) AS n FROM t GROUP BY a"
+    )
+    spark.sql("INSERT INTO t VALUES (1), (2)")
+    spark.sql("REFRESH INCREMENTAL VIEW v")
+    spark.sql("CREATE TABLE p (a INT, b INT) USING parquet PARTITIONED BY (b)")
+    spark.sql("INSERT INTO p VALUES (1, 2)")
+    assert stat.S_IMODE(location.stat().st_mode) == 0o750
+    assert modes(location) == modes(location_of(spark, "p"))
+
+
+@pytest.mark.slow
+def test_the_planners_process(spark: SparkSession, server: Server) -> None:
+    """Loopback only; a token that stands nowhere but in the environment; closed to who does not have it."""
+    connection = server.connection(spark)
+    connection.sql("SHOW INCREMENTAL VIEWS")
+    (planner,) = server.planners()
+    environment = Path(f"/proc/{planner}/environ").read_bytes().split(b"\0")
+    values = dict(entry.split(b"=", 1) for entry in environment if b"=" in entry)
+    token = values[b"TIDEMILL_GATEWAY_TOKEN"].decode()
+    assert len(token) > 40
+    gateway = int(values[b"TIDEMILL_GATEWAY_PORT"])
+    sockets = {port: address for pid in (planner, server.process.pid) for address, port in listening(pid)}
+    ports = [port for _, port in listening(planner)]
+    assert len(ports) == 1
+    for port in (gateway, *ports):
+        assert sockets[port] in LOOPBACK
+        for text in INTRUSIONS:
+            assert b"y" not in answer(port, text)[:2]
+    assert server.process.poll() is None
+    for pid in (planner, server.process.pid):
+        assert token.encode() not in command_line(pid)
+    settings = connection.sql("SET -v") + connection.sql("SET")
+    assert token not in str(settings)
+    for file in server.folder.rglob("*"):
+        if file.is_file():
+            assert token.encode() not in file.read_bytes(), file
+    connection.close()

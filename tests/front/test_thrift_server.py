@@ -1,0 +1,137 @@
+"""Tidemill through Spark's Thrift server: JDBC clients, a Hive metastore, a planner process that the JVM started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from tests.front.servers import Connection, Refused, Server
+from tests.front.test_view_guard import REFUSED
+
+pytestmark = pytest.mark.slow
+
+# With Hive support Spark's own rules come first: it finds that the name is no view's, or that the table cannot do that.
+BY_SPARK = {
+    "ALTER VIEW v AS SELECT 1",
+    "CREATE OR REPLACE TABLE v USING parquet AS SELECT 1 AS id",
+    "CREATE OR REPLACE VIEW v AS SELECT 1",
+}
+
+
+@pytest.fixture
+def jdbc(spark: SparkSession, server: Server, request: pytest.FixtureRequest) -> Iterator[Connection]:
+    """A connection whose current database is the test's own, with a table `t`."""
+    connection = server.connection(spark)
+    database = f"d{abs(hash(request.node.name))}"
+    connection.sql(f"CREATE DATABASE {database}")
+    connection.sql(f"USE {database}")
+    connection.sql("CREATE TABLE t (a INT, b INT) USING parquet")
+    connection.sql("INSERT INTO t VALUES (1, 2), (1, 3)")
+    yield connection
+    for view in connection.sql("SHOW INCREMENTAL VIEWS"):
+        connection.sql(f"DROP INCREMENTAL VIEW {view['viewName']}")
+    connection.sql(f"DROP DATABASE {database} CASCADE")
+    connection.close()
+
+
+def refusal(jdbc: Connection, sql: str) -> Refused:
+    with pytest.raises(Refused) as caught:
+        jdbc.sql(sql)
+    return caught.value
+
+
+def test_the_life_of_a_view(jdbc: Connection) -> None:
+    query = "SELECT a, sum(b) AS s FROM t GROUP BY a"
+    jdbc.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS {query}")
+    jdbc.sql("INSERT INTO t VALUES (1, 5), (2, 7)")
+    (run,) = jdbc.sql("REFRESH INCREMENTAL VIEW v")
+    assert (run["run"], run["kind"], run["rows_in"]) == ("1", "INCREMENTAL", '{"inserts":2,"deletes":0}')
+    assert jdbc.sql("SELECT * FROM v ORDER BY a") == [{"a": "1", "s": "10"}, {"a": "2", "s": "7"}]
+    assert [row["run"] for row in jdbc.sql("SHOW REFRESHES IN v")] == ["1", "0"]
+    (plan,) = jdbc.sql("EXPLAIN INCREMENTAL VIEW v")
+    assert str(plan["plan"]).startswith("kind: ")
+    assert [row["viewName"] for row in jdbc.sql("SHOW INCREMENTAL VIEWS")] == ["v"]
+    assert jdbc.sql("VERIFY INCREMENTAL VIEW v") == [{"matches": "true", "missing": "0", "unexpected": "0"}]
+    jdbc.sql("DROP INCREMENTAL VIEW v")
+    assert refusal(jdbc, "SELECT * FROM v").state == "42P01"
+
+
+def test_errors_bring_condition_state_and_pointer(jdbc: Connection) -> None:
+    missing = refusal(jdbc, "REFRESH INCREMENTAL VIEW missing")
+    assert missing.state == "42P01"
+    assert "[TIDEMILL_NOT_FOUND]" in missing.message
+    syntax = refusal(jdbc, "CREATE INCREMENTAL VIEW w\n SCHEDULE (ON DEMAN) AS SELECT 1")
+    assert syntax.state == "42601"
+    assert "(line 2, pos 11)" in syntax.message
+    assert "-----------^^^" in syntax.message
+    assert jdbc.sql("SHOW INCREMENTAL VIEWS") == []
+
+
+def test_writes_to_a_view_are_refused_with_a_hive_metastore(jdbc: Connection) -> None:
+    (current,) = jdbc.sql("SELECT current_database() AS name")
+    jdbc.sql("CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS SELECT CAST(a AS BIGINT) AS id FROM t")
+    jdbc.sql("DROP TABLE t")
+    jdbc.sql("CREATE TABLE t (id BIGINT) USING parquet")
+    for sql in REFUSED:
+        refused = refusal(jdbc, sql.replace("{db}", str(current["name"])))
+        if sql not in BY_SPARK:
+            assert "[TIDEMILL_USE_OTHER_STATEMENT]" in refused.message, sql
+            assert refused.state == "42809", sql
+    assert len(jdbc.sql("SELECT * FROM v")) == 2
+
+
+def test_two_connections_with_settings_of_their_own(spark: SparkSession, server: Server, jdbc: Connection) -> None:
+    jdbc.sql("CREATE TABLE raw (x STRING, at TIMESTAMP) USING parquet")
+    jdbc.sql(
+        "INSERT INTO raw VALUES ('1', TIMESTAMP '2026-01-01 23:00:00 UTC'), ('x', TIMESTAMP '2026-01-02 12:00:00 UTC')"
+    )
+    (current,) = jdbc.sql("SELECT current_database() AS name")
+    zones = {"Asia/Tokyo": "2026-01-02", "America/New_York": "2026-01-01"}
+
+    def work(number: int, zone: str) -> list[dict[str, str | None]]:
+        tail = f"{current['name']};?spark.sql.session.timeZone={zone};spark.sql.ansi.enabled={str(number == 1).lower()}"
+        connection = server.connection(spark, tail)
+        try:
+            cast = "try_cast(x AS INT)" if number == 1 else "CAST(x AS INT)"  # under ANSI it would fail
+            connection.sql(
+                f"CREATE INCREMENTAL VIEW v{number} SCHEDULE (ON DEMAND) AS"
+                f" SELECT {cast} AS n, CAST(at AS DATE) AS day FROM raw"
+            )
+            for _ in range(3):
+                connection.sql(f"REFRESH INCREMENTAL VIEW v{number} FULL")
+                (setting,) = connection.sql("SET spark.sql.session.timeZone")
+                assert setting["value"] == zone
+            return connection.sql(f"SELECT * FROM v{number} ORDER BY n NULLS LAST")
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(work, range(2), zones))
+    for rows, day in zip(found, zones.values(), strict=True):
+        assert rows == [{"n": "1", "day": day}, {"n": None, "day": "2026-01-02"}]
+    # Refreshed from a third session, they keep the settings that they were made with.
+    jdbc.sql("INSERT INTO raw VALUES ('3', TIMESTAMP '2026-02-01 23:00:00 UTC')")
+    for number, day in enumerate(("2026-02-02", "2026-02-01")):
+        jdbc.sql(f"REFRESH INCREMENTAL VIEW v{number}")
+        assert jdbc.sql(f"SELECT day FROM v{number} WHERE n = 3") == [{"day": day}]
+
+
+def test_rule_paths_are_not_a_clients_to_set(
+    spark: SparkSession, server: Server, jdbc: Connection, tmp_path: Path
+) -> None:
+    """A rule pack is code that runs in the driver."""
+    pack = tmp_path / "evil"
+    pack.mkdir()
+    (pack / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    assert "[CANNOT_MODIFY_STATIC_CONFIG]" in refusal(jdbc, f"SET spark.tidemill.rules.paths={pack}").message
+    jdbc.sql("CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS SELECT a FROM t")
+    (current,) = jdbc.sql("SELECT current_database() AS name")
+    with pytest.raises(Py4JJavaError, match="CANNOT_MODIFY_STATIC_CONFIG"):
+        server.connection(spark, f"{current['name']};?spark.tidemill.rules.paths={pack}")
+    jdbc.sql("REFRESH INCREMENTAL VIEW v FULL")
+    assert not (tmp_path / "ran").exists()
