@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 import tidemill
+from tidemill.runtime import dispatch
 
 Oracle = Callable[[str, str], None]
 
@@ -118,6 +119,21 @@ def jobs(spark: SparkSession) -> Callable[[Callable[[], Any]], int]:
         return int(scheduler.numTotalJobs()) - before
 
     return count
+
+
+@pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The warnings of all statements from here on, as they go to Spark's log."""
+    found: list[str] = []
+
+    def executing(*args: Any) -> dict[str, Any]:
+        answer = original(*args)
+        found.extend(answer["warnings"])
+        return answer
+
+    original = dispatch.execute
+    monkeypatch.setattr(dispatch, "execute", executing)
+    return found
 
 
 def files_under(path: str | Path) -> list[str]:

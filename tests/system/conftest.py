@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
 from tests.conftest import difference, files_under, location_of
-from tidemill.runtime import dispatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +124,6 @@ def fresh(world: World, request: pytest.FixtureRequest) -> World:
         if not row.isTemporary:
             spark.sql(f"DROP TABLE `{row.tableName}`")
     return world
-
-
-@pytest.fixture
-def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The warnings of all statements from here on, as they go to Spark's log."""
-    found: list[str] = []
-
-    def executing(*args: Any) -> dict[str, Any]:
-        answer = original(*args)
-        found.extend(answer["warnings"])
-        return answer
-
-    original = dispatch.execute
-    monkeypatch.setattr(dispatch, "execute", executing)
-    return found
 
 
 Jobs = Callable[[Callable[[], object]], int]

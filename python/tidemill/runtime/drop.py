@@ -10,7 +10,11 @@ from tidemill.errors import TidemillError
 from tidemill.runtime import catalog, leases, views
 from tidemill.runtime.definition import DROPPING, VIEW_FILE, Definition
 from tidemill.runtime.files import Files, child
+from tidemill.runtime.views import View
 from tidemill.sql.statements import Drop
+
+DAMAGE = (ValueError, KeyError, TypeError, FileNotFoundError)
+"""What opening a view raises whose files are damaged or gone: it can be dropped all the same."""
 
 
 def drop(jvm: Jvm, statement: Drop, sql: str, warnings: list[str]) -> list[list[Any]]:
@@ -26,26 +30,33 @@ def drop(jvm: Jvm, statement: Drop, sql: str, warnings: list[str]) -> list[list[
         raise
     files = Files(jvm)
     location = files.qualify(entry.location) if entry.location is not None else None
-    view, owned = None, False
+    first, view = None, None
     if location is not None:
-        with suppress(ValueError, KeyError, TypeError):  # a view whose files are damaged can be dropped all the same
-            owned = _owned(files, location) and catalog.KEEP_FILES not in entry.properties
+        with suppress(*DAMAGE):
+            first = _first(files, location)
             view = views.at_location(files, location, entry.name)
+    owned = first is not None and first.owns_files and catalog.KEEP_FILES not in entry.properties
     if owned and view is not None:
         # Should this process die between entry and files, the next CREATE knows that they are nobody's.
         files.write(child(view.location, DROPPING), str(view.next_run))
     catalog.drop_entry(jvm, entry.name)
-    if view is not None:
-        leases.give_up(view)
+    if first is not None:
+        known = view or View(first, files)  # what is damaged may have been another query; the first is better than none
+        leases.give_up(known)
     if owned:
         files.delete([str(location)])
-    if view is not None:
+    elif first is None and location is not None and files.exists(location):
+        warnings.append(
+            f"{'.'.join(entry.name)} is dropped, but its files are left at {location}: {VIEW_FILE} there is gone or"
+            " damaged, and nothing else tells whether they go with the view."
+        )
+    if first is not None:
         with suppress(Exception):  # a session that cannot have Delta tables has nothing to forget
-            view.result.forget()
+            known.result.forget()
     return []
 
 
-def _owned(files: Files, location: str) -> bool:
-    """Whether the files go with the view: not if CREATE named the place, or if nothing there says what it did."""
+def _first(files: Files, location: str) -> Definition | None:
+    """The definition that CREATE made, which says whether the files go with the view: not if it was told the place."""
     text = files.read(child(location, VIEW_FILE))
-    return text is not None and Definition.from_json(text, location).owns_files
+    return None if text is None else Definition.from_json(text, location)
