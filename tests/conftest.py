@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import tidemill
 from tidemill.runtime import dispatch
 
 Oracle = Callable[[str, str], None]
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="session")
@@ -140,6 +142,12 @@ def files_under(path: str | Path) -> list[str]:
     """All files below `path`, checksums left out, relative and sorted; empty if it does not exist."""
     root = Path(str(path).removeprefix("file:"))
     return sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file() and not p.name.endswith(".crc"))
+
+
+def delta_jars() -> list[Path]:
+    """Delta's jars, for processes that get them on their class path: quicker than to have Spark resolve them."""
+    jars: list[Path] = runpy.run_path(str(ROOT / "jvm-bridge" / "dependencies.py"))["delta_classpath"]()
+    return jars
 
 
 def location_of(spark: SparkSession, table: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -41,10 +42,17 @@ def check(spark: SparkSession, view: str, where: str) -> None:
 
 
 def unneeded(root: Path) -> set[str]:
-    """What lies below a view's location and belongs to no run: data files, marks, half-written files, empty folders."""
+    """What lies below a view's location and belongs to no run: files of data, of the log and of definitions, marks,
+    half-written files, empty folders."""
     found = {p for p in root.rglob("*") if not p.name.endswith(".crc")}
-    named = "".join(p.read_text() for p in (root / "_tidemill" / "log").glob("*.json"))
+    found -= {p for p in found if "_delta_log" in p.parts and p.suffix != ".tmp"}  # the rest there is Delta's
+    log = root / "_tidemill" / "log"
+    entries = {p.name: p.read_text() for p in log.glob("*.json")}
+    named = "".join(entries.values())
+    definitions = {str(json.loads(text).get("definition", 0)) for name, text in entries.items() if "-" not in name}
     left = {p for p in found if p.suffix == ".parquet" and p.name not in named}
+    left |= {p for p in found if p.parent == log and "-" in p.name and p.name not in named}
+    left |= {p for p in found if p.parent.name == "definition" and p.stem.lstrip("0") not in definitions}
     left |= {p for p in found if p.suffix == ".tmp" or (p.is_file() and "writers" in p.parts)}
     left |= {p for p in found if p.is_dir() and p.parent.name != "_tidemill" and not any(p.iterdir())}
     left |= {p for p in found if p.name == "_temporary"}

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import runpy
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.conftest import delta_jars
 from tests.front.servers import Server, started
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -29,6 +26,5 @@ def schema(spark: SparkSession) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for all tests that need one: it takes half a minute to start."""
-    dependencies = runpy.run_path(str(ROOT / "jvm-bridge" / "dependencies.py"))
-    with started(tmp_path_factory.mktemp("server"), sys.executable, dependencies["delta_classpath"]()) as running:
+    with started(tmp_path_factory.mktemp("server"), sys.executable, delta_jars()) as running:
         yield running

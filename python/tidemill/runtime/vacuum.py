@@ -138,14 +138,24 @@ def _beside_named(view: View, location: str, found: Iterable[Status], covered: i
 
 
 def _remove_empty_folders(files: Files, location: str) -> None:
-    """Folders of runs and of states in which nothing is left."""
+    """Folders of runs and of states in which no file is left, and those that Spark makes in them to write."""
     runs = [s.path for s in files.list(location) if s.folder and s.name.startswith("data-")]
     runs += [s.path for s in files.list(child(location, "_tidemill", "delta"))]
     states = [s.path for s in files.list(child(location, "_tidemill", "state"))]
     runs += [s.path for state in states for s in files.list(state)]
-    files.delete([path for path in runs if not files.list(path)])
-    files.delete([path for path in states if not files.list(path)])
+    empty = [path for run in runs for path in _without_files(files, run)]
+    # Looked at again, now that the folders are listed: a run that began meanwhile may have made one to write into.
+    if writers.live_since(files, location) is None:
+        files.delete(empty)
+    files.delete_empty(states)
     files.delete_empty(upwards(_partition_folders(files, location), location))
+
+
+def _without_files(files: Files, folder: str) -> list[str]:
+    """The folder if no file lies anywhere below it, else those directly in it of which that is true."""
+    found = files.list(folder)
+    empty = [s.path for s in found if s.folder and not files.list(s.path, recursive=True)]
+    return [folder] if len(empty) == len(found) else empty
 
 
 def _partition_folders(files: Files, location: str) -> Iterator[str]:

@@ -1,0 +1,92 @@
+"""Sessions in processes of their own, for tests that kill them or let them compete."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import tidemill
+from tests.conftest import ROOT, delta_jars
+from tidemill.bridge.attach import CATALOG, DELTA_CATALOG, DELTA_EXTENSION
+
+
+def session(folder: Path, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """A small session of this process with an in-memory catalog, Delta beside Tidemill; its files lie in `folder`."""
+    scratch = folder / "scratch" / str(os.getpid())
+    scratch.mkdir(parents=True)
+    found = {
+        "spark.master": "local[2]",
+        "spark.driver.memory": "512m",
+        # what lives for seconds is not worth the second compiler
+        "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -Djava.io.tmpdir={scratch}",
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, delta_jars())),
+        "spark.local.dir": str(scratch),
+        "spark.sql.extensions": DELTA_EXTENSION,
+        CATALOG: DELTA_CATALOG,
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **(settings or {}),
+    }
+    builder = SparkSession.builder
+    for name, value in found.items():
+        builder = builder.config(name, value)
+    spark = tidemill.configure(builder).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+class Process:
+    """A module of the tests that runs with its JVM in a process group of its own; what it says lies in files."""
+
+    def __init__(self, folder: Path, name: str, module: str, *arguments: str) -> None:
+        self._out, self._err = folder / f"{name}.out", folder / f"{name}.err"
+        command = [sys.executable, "-m", module, *arguments]
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            )
+
+    @property
+    def lines(self) -> list[str]:
+        """What it has printed so far, line by line."""
+        return self._out.read_text().splitlines()
+
+    @property
+    def errors(self) -> str:
+        """The end of its standard error."""
+        return self._err.read_text(errors="replace")[-6000:]
+
+    @property
+    def status(self) -> int | None:
+        """None as long as it runs."""
+        return self._process.poll()
+
+    def kill(self) -> None:
+        """Ends the whole group at once, as `kill -9` does."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def ended_well(self, seconds: float) -> None:
+        """Waits for its end by itself."""
+        assert self._process.wait(seconds) == 0, self.errors
+
+
+@contextmanager
+def started(folder: Path, name: str, module: str, *arguments: str) -> Iterator[Process]:
+    """A process that does not outlive the block."""
+    process = Process(folder, name, module, *arguments)
+    try:
+        yield process
+    finally:
+        process.kill()
