@@ -86,9 +86,13 @@ class Server(NamedTuple):
 
     def planners(self) -> list[int]:
         """Numbers of the planner's processes that live."""
-        children = Path(f"/proc/{self.process.pid}/task").glob("*/children")
-        pids = [int(pid) for file in children for pid in file.read_text().split()]
-        return [pid for pid in pids if b"tidemill.bridge.process" in command_line(pid)]
+        return [pid for pid in children(self.process.pid) if b"tidemill.bridge.process" in command_line(pid)]
+
+
+def children(pid: int) -> list[int]:
+    """Numbers of the processes that a process has started."""
+    files = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for file in files for child in file.read_text().split()]
 
 
 def command_line(pid: int) -> bytes:

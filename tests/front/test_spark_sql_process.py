@@ -15,8 +15,8 @@ from tidemill.bridge.jar import jar_path
 DOUBLE = Path(__file__).with_name("planner_double.py")
 
 
-def spark_sql(folder: Path, python: Path, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
-    """Runs spark-sql in a folder of its own."""
+def command_of(folder: Path, python: Path) -> list[str]:
+    """The command that starts spark-sql with its warehouse in a folder."""
     settings = {
         "spark.sql.extensions": EXTENSION,
         "spark.tidemill.python": str(python),
@@ -25,19 +25,32 @@ def spark_sql(folder: Path, python: Path, *arguments: str, text: str = "") -> su
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
     command = [str(Path(sys.executable).with_name("spark-sql")), "--master", "local[2]", "--jars", str(jar_path())]
-    command += [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    return command + [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+
+def spark_sql(folder: Path, python: Path, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Runs spark-sql in a folder of its own."""
+    command = [*command_of(folder, python), *arguments]
     return subprocess.run(
-        [*command, *arguments], cwd=folder, env=environment, input=text, capture_output=True, text=True, timeout=300
+        command, cwd=folder, env=environment(), input=text, capture_output=True, text=True, timeout=300
     )
 
 
 @pytest.fixture
 def double(tmp_path: Path) -> Path:
     """An interpreter that runs the planner's double, whatever it is told to run."""
-    script = tmp_path / "python"
+    return interpreter(tmp_path, DOUBLE)
+
+
+def interpreter(folder: Path, program: Path) -> Path:
+    """An interpreter that runs this program, whatever it is told to run."""
+    script = folder / "python"
     root = DOUBLE.parents[2]
-    script.write_text(f"#!/bin/sh\nPYTHONPATH={root}:{root / 'python'} exec {sys.executable} {DOUBLE}\n")
+    script.write_text(f"#!/bin/sh\nPYTHONPATH={root}:{root / 'python'} exec {sys.executable} {program}\n")
     script.chmod(0o755)
     return script
 

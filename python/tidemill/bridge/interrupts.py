@@ -1,9 +1,10 @@
-"""Ctrl-C in a PySpark driver while one of Tidemill's statements runs.
+"""Ctrl-C while one of Tidemill's statements runs, in a PySpark driver or in a shell whose planner is another process.
 
-PySpark's own handler cancels all jobs over the main thread's connection to the JVM, and raises KeyboardInterrupt there.
-While that connection waits for a statement, the handler's call would wait too, and read the statement's answer as its
-own; the exception would leave answers that nobody reads. So the jobs are cancelled from another thread, and the
-cancelled job, or the refusal to begin another, ends the statement in good order with Spark's error.
+Such a shell cancels its jobs itself, and the planner only has to begin no other one. In a driver, PySpark's own handler
+cancels all jobs over the main thread's connection to the JVM, and raises KeyboardInterrupt there. While that connection
+waits for a statement, the handler's call would wait too, and read the statement's answer as its own; the exception
+would leave answers that nobody reads. So the jobs are cancelled from another thread, and the cancelled job, or the
+refusal to begin another, ends the statement in good order with Spark's error.
 """
 
 from __future__ import annotations
@@ -34,6 +35,11 @@ class Interrupts:
         finally:
             del self._calls[pressed]
 
+    def press(self) -> None:
+        """Tells the calls under way."""
+        for pressed in dict(self._calls):
+            pressed.set()
+
     def install(self) -> None:
         """Hears Ctrl-C before whoever hears it now; only in the main thread, and only where it is not ignored."""
         before = signal.getsignal(signal.SIGINT)
@@ -43,8 +49,7 @@ class Interrupts:
 
     def _pressed(self, number: int, frame: FrameType | None) -> None:
         calls = dict(self._calls)
-        for pressed in calls:
-            pressed.set()
+        self.press()
         if calls and _waits_for_the_jvm(frame):
             for cancel in calls.values():
                 threading.Thread(target=cancel, daemon=True).start()

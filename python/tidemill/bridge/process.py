@@ -22,7 +22,6 @@ def main(endpoint: type[Endpoint] = Endpoint) -> None:
     port = int(os.environ.pop("TIDEMILL_GATEWAY_PORT"))
     token = os.environ.pop("TIDEMILL_GATEWAY_TOKEN")
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
-    # The terminal sends Ctrl-C to the whole group: it is for the shell, which cancels its jobs and lives on.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gateway = ClientServer(
         java_parameters=JavaParameters(port=port, auth_token=token, auto_convert=True),
@@ -30,7 +29,11 @@ def main(endpoint: type[Endpoint] = Endpoint) -> None:
     )
     java = gateway.java_gateway_server
     java.resetCallbackClient(java.getCallbackClient().getAddress(), gateway.get_callback_server().get_listening_port())
-    gateway.entry_point.attach(endpoint(gateway._gateway_client, "that of the Spark driver"), tidemill.__version__)
+    planner = endpoint(gateway._gateway_client, "that of the Spark driver")
+    # The terminal sends Ctrl-C to the whole group. The shell cancels its jobs and lives on; so does the planner, which
+    # begins nothing more for the statement.
+    signal.signal(signal.SIGINT, lambda *_: planner.interrupts.press())
+    gateway.entry_point.attach(planner, tidemill.__version__)
     while sys.stdin.buffer.read(4096):
         pass
     os._exit(0)  # py4j's threads may wait for the JVM, which has gone
