@@ -22,6 +22,8 @@ SUITES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "random": ("-m slow tests/system/test_random.py", {"TIDEMILL_EXAMPLES": "60"}),
     "faults": ("tests/faults/test_faults.py", {}),
     "kill": ("tests/faults/test_kill.py", {"TIDEMILL_KILLS": "100"}),
+    "writers": ("tests/faults/test_writers.py", {"TIDEMILL_WRITERS": "8", "TIDEMILL_COMMITS": "20"}),
+    "cluster": ("tests/faults/test_cluster.py", {"TIDEMILL_ROUNDS": "8"}),
     "readers": ("tests/faults/test_readers.py", {"TIDEMILL_COMMITS": "100"}),
     "cancel": ("tests/faults/test_cancel.py tests/front/test_prompt.py", {}),
     "disk": ("tests/faults/test_disk.py", {}),

@@ -1,8 +1,9 @@
-"""What must hold of a view whatever has happened to it, and a query that takes its time."""
+"""What must hold of a view whatever has happened to it, and statements that take their time."""
 
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,42 @@ def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60) -> N
     while not condition():
         assert time.monotonic() < end, f"{what}: not within {seconds} seconds"
         time.sleep(0.02)
+
+
+def running_tasks(spark: SparkSession) -> int:
+    infos = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+    return sum(int(i.numRunningTasks()) for i in infos)
+
+
+def jobs_so_far(spark: SparkSession) -> int:
+    return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())
+
+
+def slow_job_runs(spark: SparkSession, first: int) -> bool:
+    """Whether a job runs that is not older than `first`."""
+    active = spark.sparkContext.statusTracker().getActiveJobsIds()
+    return max(active, default=-1) >= first and running_tasks(spark) > 0
+
+
+class Statement:
+    """A statement in a thread of its own."""
+
+    def __init__(self, run: Callable[[], object]) -> None:
+        self.error: BaseException | None = None
+
+        def target() -> None:
+            try:
+                run()
+            except BaseException as error:
+                self.error = error
+
+        self.thread = threading.Thread(target=target)
+        self.thread.start()
+
+    def ended(self) -> BaseException | None:
+        self.thread.join(60)
+        assert not self.thread.is_alive(), "the statement goes on"
+        return self.error
 
 
 def everything_under(root: Path) -> set[str]:

@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -47,15 +47,24 @@ def session(folder: Path, settings: Mapping[str, str] | None = None) -> SparkSes
 
 
 class Process:
-    """A module of the tests that runs with its JVM in a process group of its own; what it says lies in files."""
+    """A command that runs in a process group of its own; what it says lies in files."""
 
-    def __init__(self, folder: Path, name: str, module: str, *arguments: str) -> None:
+    def __init__(self, folder: Path, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._out, self._err = folder / f"{name}.out", folder / f"{name}.err"
-        command = [sys.executable, "-m", module, *arguments]
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self._process = subprocess.Popen(
-                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                command,
+                cwd=ROOT,
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
             )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     @property
     def lines(self) -> list[str]:
@@ -73,8 +82,9 @@ class Process:
         return self._process.poll()
 
     def kill(self) -> None:
-        """Ends the whole group at once, as `kill -9` does."""
-        os.killpg(self._process.pid, signal.SIGKILL)
+        """Ends the whole group at once, as `kill -9` does; what is left of it, if it has ended by itself."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def ended_well(self, seconds: float) -> None:
@@ -83,10 +93,17 @@ class Process:
 
 
 @contextmanager
-def started(folder: Path, name: str, module: str, *arguments: str) -> Iterator[Process]:
+def running(
+    folder: Path, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None
+) -> Iterator[Process]:
     """A process that does not outlive the block."""
-    process = Process(folder, name, module, *arguments)
+    process = Process(folder, name, command, environment or {})
     try:
         yield process
     finally:
         process.kill()
+
+
+def started(folder: Path, name: str, module: str, *arguments: str) -> AbstractContextManager[Process]:
+    """A module of the tests that runs with its JVM."""
+    return running(folder, name, [sys.executable, "-m", module, *arguments])

@@ -15,7 +15,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.conftest import difference, location_of
-from tests.faults.checks import SLOW, check, everything_under, wait_for
+from tests.faults.checks import (
+    SLOW,
+    Statement,
+    check,
+    everything_under,
+    jobs_so_far,
+    running_tasks,
+    slow_job_runs,
+    wait_for,
+)
 from tidemill.bridge.jvm import Jvm
 
 pytestmark = pytest.mark.slow
@@ -29,42 +38,6 @@ def events(spark: SparkSession, db: str) -> str:
     spark.sql("INSERT INTO events VALUES (1, 10), (2, 20)")
     spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {QUERY}")
     return db
-
-
-def running_tasks(spark: SparkSession) -> int:
-    infos = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
-    return sum(int(i.numRunningTasks()) for i in infos)
-
-
-def jobs_so_far(spark: SparkSession) -> int:
-    return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())
-
-
-def slow_job_runs(spark: SparkSession, first: int) -> bool:
-    """Whether a job runs that is not older than `first`."""
-    active = spark.sparkContext.statusTracker().getActiveJobsIds()
-    return max(active, default=-1) >= first and running_tasks(spark) > 0
-
-
-class Statement:
-    """A statement in a thread of its own."""
-
-    def __init__(self, run: Callable[[], object]) -> None:
-        self.error: BaseException | None = None
-
-        def target() -> None:
-            try:
-                run()
-            except BaseException as error:
-                self.error = error
-
-        self.thread = threading.Thread(target=target)
-        self.thread.start()
-
-    def ended(self) -> BaseException | None:
-        self.thread.join(60)
-        assert not self.thread.is_alive(), "the statement goes on"
-        return self.error
 
 
 Cancel = Callable[[SparkSession], object]

@@ -105,7 +105,7 @@ def command_line(pid: int) -> bytes:
 @contextmanager
 def started(folder: Path, python: str, jars: list[Path]) -> Iterator[Server]:
     """A Thrift server, with Connect as its plugin, a Hive metastore, and Tidemill's extension before Delta's."""
-    thrift, connect = _free_port(), _free_port()
+    thrift, connect = free_port(), free_port()
     settings = {
         "spark.master": "local[2]",
         "spark.driver.memory": "1g",
@@ -151,7 +151,7 @@ def started(folder: Path, python: str, jars: list[Path]) -> Iterator[Server]:
         process.wait(60)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

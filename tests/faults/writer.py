@@ -1,0 +1,70 @@
+"""One of several drivers that refresh one view: python -m tests.faults.writer FOLDER NAME.
+
+Waits for FOLDER/go, creates the view, or attaches what another one has created, and refreshes it until there is
+FOLDER/stop. The writer whose name is `vacuum` removes what it can after each refresh. Prints at the end which runs it
+committed, and how many it lost to others.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tests.faults.checks import wait_for
+from tests.faults.processes import session
+
+
+def query(folder: Path) -> str:
+    return f"SELECT k, sum(v) AS s, count(*) AS n FROM parquet.`{folder}/events` GROUP BY k"
+
+
+def create(folder: Path) -> str:
+    """The statement by which every process takes up the view."""
+    clauses = f"LOCATION '{folder}/v' SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL"
+    return f"CREATE INCREMENTAL VIEW v {clauses} AS {query(folder)}"
+
+
+def done(spark: SparkSession, statement: str, unless: str) -> bool:
+    """Whether the statement succeeds; it may fail with the condition `unless` only."""
+    try:
+        spark.sql(statement).collect()
+    except PySparkException as failure:
+        if failure.getCondition() != unless:
+            raise
+        return False
+    return True
+
+
+def main(folder: Path, name: str) -> None:
+    spark = session(folder, {"spark.master": "local[1]"})
+    print("ready", flush=True)
+    wait_for((folder / "go").exists, "the others", 600)
+    refused = 0
+    while not done(spark, create(folder), "TIDEMILL_LOCATION_NOT_EMPTY"):
+        refused += 1
+    print("attached", flush=True)
+    runs, lost = [], 0
+    while not (folder / "stop").exists():
+        try:
+            row = spark.sql("REFRESH INCREMENTAL VIEW v").collect()[0]
+        except PySparkException as failure:
+            if failure.getCondition() != "TIDEMILL_CONCURRENT_REFRESH":
+                raise
+            print("lost", flush=True)
+            lost += 1
+        else:
+            if row.kind != "NO_DATA":
+                print("committed", flush=True)
+                runs.append(row.run)
+        if name == "vacuum":
+            spark.sql("VACUUM INCREMENTAL VIEW v RETAIN 0 HOURS")
+    print(json.dumps({"runs": runs, "lost": lost, "refused": refused}), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
