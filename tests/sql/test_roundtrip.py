@@ -37,7 +37,7 @@ part = st.text(min_size=1, max_size=6) | st.sampled_from(
 )
 name = st.lists(part, min_size=1, max_size=3).map(tuple)
 text = st.text(max_size=12) | st.sampled_from(
-    ["it's", 'a"b', "\\", "\\%", "/* x", "--", "\n", "\0" + "12", "`", "a\\'"]
+    ["it's", 'a"b', "\\", "\\%", "/* x", "--", "\n", "\0" + "12", "`", "a\\'", "${a}"]
 )
 positive = st.integers(1, 10**12)
 price = st.floats(0, 1e9, allow_subnormal=False)

@@ -11,10 +11,32 @@ from pyspark.sql import SparkSession
 
 from tests.conftest import files_under
 
+# Each is text in literals, comments and properties, a column's name, and the name of a folder.
 HOSTILE = {
     "quote": "it's; DROP TABLE t; --",
+    "double quote": 'a"b"),("c',
     "glob": "a*b?c[d]{e,f}",
+    "newline": "a\nb\r\nc\td",
+    "dots": "../../..",
+    "backslash": "a\\b\\\\'c\\",
+    "backtick": "a`b``c`; SELECT 1",
+    "comment": "/* a */ -- b\n # c",
+    "variable": "${tide} ${env:HOME} $tide {0} %s",
+    "percent": "a%20b%2e%2e%2fc%00+d%",
+    "url": "file:///etc/passwd?x=1#y&z@host:1",
+    "right to left": "\u202eabc\u202c \u05e9\u05dc\u05d5\u05dd \u200f\ufeff",
+    "unicode": "e\u0301\u00e9 \U0001f600 \u1e9e\u0130\u0131 \u2028\u00a0\u0085",
+    "control": "a\x01b\x1bc\x7fd",
+    "very long": "lang \u00fc" * 200,
+    "json": '{"a": [null, "}\\\\"]}',
 }
+GROUPS = [["quote", "glob"], ["double quote", "newline", "dots"], ["backslash", "backtick", "comment"]]
+GROUPS += [["variable", "percent", "url"], ["right to left", "unicode", "json"], ["control", "very long"]]
+
+
+def folder(text: str) -> str:
+    """As a name of one folder: Hadoop takes a colon for the end of a scheme, and file systems allow 255 bytes."""
+    return "in " + text.replace("/", "_").replace(":", "_")[:80]
 
 
 def quoted(text: str) -> str:
@@ -27,6 +49,11 @@ def quoted(text: str) -> str:
 def named(text: str) -> str:
     """As an identifier; `${` cannot be hidden from Spark's substitution there."""
     return "`" + text.replace("`", "``").replace("$", "S") + "`"
+
+
+def unquoted(name: str) -> str:
+    """The name that an identifier stands for."""
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name
 
 
 def refresh_and_verify(spark: SparkSession, view: str) -> None:
@@ -43,25 +70,43 @@ def table(spark: SparkSession, db: str) -> str:
     return "t"
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_texts_and_paths(spark: SparkSession, table: str, tmp_path: Path, kind: str) -> None:
-    text = HOSTILE[kind]
-    location = tmp_path / ("in " + text.replace("/", "_"))
+def test_every_text_is_tried() -> None:
+    assert sorted(kind for kinds in GROUPS for kind in kinds) == sorted(HOSTILE)
+
+
+@pytest.mark.parametrize("kinds", GROUPS, ids=", ".join)
+def test_texts_and_paths(spark: SparkSession, table: str, tmp_path: Path, kinds: list[str]) -> None:
+    """Several texts at once in one view: column names and comments, literals, properties, folders of its location."""
+    texts = [HOSTILE[kind] for kind in kinds]
+    whole = " ".join(texts)
+    location = tmp_path.joinpath(*map(folder, texts))
+    names = [named(text + "2") for text in texts]
+    columns = ["a", *names, *(f"lit{n}" for n in range(len(texts)))]
+    declared = ", ".join(f"{name} COMMENT {quoted(whole)}" for name in columns)
+    properties = ", ".join(f"{quoted('k ' + text)} = {quoted(text)}" for text in texts)
+    given = [f"sum(b) AS {named(text)}" for text in texts] + [quoted(text) for text in texts]
     spark.sql(
-        f"CREATE INCREMENTAL VIEW v (a COMMENT {quoted(text)}, {named(text + '2')}, lit) COMMENT {quoted(text)}"
-        f" LOCATION {quoted(str(location))} TBLPROPERTIES ({quoted('k ' + text)} = {quoted(text)}) SCHEDULE (ON DEMAND)"
-        f" AS SELECT a, sum(b) AS {named(text)}, {quoted(text)} AS lit FROM t GROUP BY a"
+        f"CREATE INCREMENTAL VIEW v ({declared}) COMMENT {quoted(whole)} LOCATION {quoted(str(location))}"
+        f" TBLPROPERTIES ({properties}) SCHEDULE (ON DEMAND) AS SELECT a, {', '.join(given)} FROM t GROUP BY a"
     )
     spark.sql("SET tide=evil")
     refresh_and_verify(spark, "v")
     spark.sql("RESET tide")
-    assert {row.lit for row in spark.table("v").collect()} == {text}
-    assert [p.name for p in tmp_path.iterdir()] == [location.name]
+    held = spark.table("v").collect()
+    assert {tuple(row)[-len(texts) :] for row in held} == {tuple(texts)}
+    assert [p.name for p in tmp_path.iterdir()] == [location.relative_to(tmp_path).parts[0]]
+    found = spark.sql("DESCRIBE INCREMENTAL VIEW v").collect()
+    assert [(row.col_name, row.comment) for row in found] == [(unquoted(name), whole) for name in columns]
     # What plain Spark finds there, by the manifest.
-    columns = f"a INT, {named(text + '2')} BIGINT, lit STRING"
-    spark.sql(f"CREATE TABLE plain ({columns}) USING parquet LOCATION {quoted(str(location))}")
-    assert sorted(spark.table("plain").collect()) == sorted(spark.table("v").collect())
+    types = ["INT", *["BIGINT"] * len(texts), *["STRING"] * len(texts)]
+    schema = ", ".join(f"{name} {type_}" for name, type_ in zip(columns, types, strict=True))
+    spark.sql(f"CREATE TABLE plain ({schema}) USING parquet LOCATION {quoted(str(location))}")
+    assert sorted(spark.table("plain").collect()) == sorted(held)
     spark.sql("DROP TABLE plain")
+    # Other texts in place of these, and these in amendments.
+    spark.sql(f"ALTER INCREMENTAL VIEW v SET COMMENT {quoted(whole[::-1])}")
+    spark.sql(f"ALTER INCREMENTAL VIEW v UNSET TBLPROPERTIES ({quoted('k ' + texts[0])})")
+    spark.sql(f"ALTER INCREMENTAL VIEW v SET TBLPROPERTIES ({properties})")
     # SHOW CREATE makes the same view again; DROP leaves what it does not own.
     (made,) = spark.sql("SHOW CREATE INCREMENTAL VIEW v").collect()
     before = files_under(location)

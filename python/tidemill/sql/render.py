@@ -131,12 +131,12 @@ def name_text(name: Name) -> str:
 
 
 def string_text(value: str) -> str:
-    r"""A string literal with this value.
+    r"""A string literal with this value; what looks like a variable is hidden from Spark's substitution.
 
-    >>> print(string_text("it's 100\\%"))
-    'it\'s 100\\%'
+    >>> print(string_text("it's 100\\%"), string_text("${x}"))
+    'it\'s 100\\%' '\u0024{x}'
     """
-    return "'" + "".join(_ESCAPES.get(char, char) for char in value) + "'"
+    return "'" + "".join(_ESCAPES.get(char, char) for char in value).replace("${", "\\u0024{") + "'"
 
 
 def number_text(value: float) -> str:
