@@ -21,7 +21,7 @@ SUITES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "search": ("tests/search/test_algebra.py", {"TIDEMILL_EXAMPLES": "2000"}),
     "random": ("-m slow tests/system/test_random.py", {"TIDEMILL_EXAMPLES": "60"}),
     "faults": ("tests/faults/test_faults.py", {}),
-    "kill": ("tests/faults/test_kill.py", {"TIDEMILL_KILLS": "100"}),
+    "kill": ("tests/faults/test_kill.py", {"TIDEMILL_KILLS": "60", "TIDEMILL_MOMENTS": "300"}),
     "writers": ("tests/faults/test_writers.py", {"TIDEMILL_WRITERS": "8", "TIDEMILL_COMMITS": "20"}),
     "cluster": ("tests/faults/test_cluster.py", {"TIDEMILL_ROUNDS": "8"}),
     "readers": ("tests/faults/test_readers.py", {"TIDEMILL_COMMITS": "100"}),

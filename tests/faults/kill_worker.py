@@ -1,8 +1,9 @@
-"""A driver that is to be killed: python -m tests.faults.kill_worker FOLDER SEED [check].
+"""A driver that is to be killed: python -m tests.faults.kill_worker FOLDER SEED [check | images].
 
 Everything lies below FOLDER; the catalog is forgotten with the process. It takes up the views that it finds there and
 checks them, then three threads change the sources and the views until somebody kills it. A line of FOLDER/journal
-before and after each statement says how far it came, for whom kills it and for the process after it.
+before and after each statement says how far it came, for whom kills it and for the process after it. With `check` it
+ends after the checks; with `images` it puts one copy of the world after another in its place, and checks that.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
@@ -72,6 +74,22 @@ class World:
 
 
 VIEWS = ("a", "b", "u", "w")
+PARTS = ("a", "b", "u", "warehouse", "events", "clicks", "journal")
+"""What of the folder is the world."""
+
+
+def copy_world(folder: Path, to: Path) -> None:
+    """Whatever lies at `to` goes."""
+    to.mkdir(parents=True, exist_ok=True)
+    for part in PARTS:
+        if (to / part).is_dir():
+            shutil.rmtree(to / part)
+        if (folder / part).is_dir():
+            shutil.copytree(folder / part, to / part)
+        elif (folder / part).exists():
+            shutil.copy2(folder / part, to / part)
+        else:
+            (to / part).unlink(missing_ok=True)
 
 
 class Journal:
@@ -258,17 +276,31 @@ def accepting(conditions: Collection[str]) -> Iterator[None]:
             raise
 
 
-def main(folder: Path, seed: int, only_check: bool) -> None:
-    world = World(folder)
+def check_images(folder: Path) -> None:
+    """Each with a SparkContext, and so with a catalog, of its own; the JVM stays."""
+    for image in sorted((folder / "images").iterdir()):
+        copy_world(image, folder)
+        spark = session(folder)
+        assert spark._jvm is not None
+        spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+        print(image.name, flush=True)
+        Driver(spark, World(folder), 0).take_up()
+        spark.stop()
+
+
+def main(folder: Path, seed: int, mode: str) -> None:
+    if mode == "images":
+        check_images(folder)
+        return
     spark = session(folder)
-    driver = Driver(spark, world, seed)
+    driver = Driver(spark, World(folder), seed)
     driver.take_up()
     print("load", flush=True)
-    if only_check:
+    if mode == "check":
         spark.stop()
     else:
         driver.load()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), "check" in sys.argv)
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "load")

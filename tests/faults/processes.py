@@ -14,13 +14,14 @@ from pyspark.sql import SparkSession
 
 import tidemill
 from tests.conftest import ROOT, delta_jars
+from tests.faults.checks import wait_for
 from tidemill.bridge.attach import CATALOG, DELTA_CATALOG, DELTA_EXTENSION
 
 
 def session(folder: Path, settings: Mapping[str, str] | None = None) -> SparkSession:
     """A small session of this process with an in-memory catalog, Delta beside Tidemill; its files lie in `folder`."""
     scratch = folder / "scratch" / str(os.getpid())
-    scratch.mkdir(parents=True)
+    scratch.mkdir(parents=True, exist_ok=True)
     found = {
         "spark.master": "local[2]",
         "spark.driver.memory": "512m",
@@ -81,6 +82,16 @@ class Process:
         """None as long as it runs."""
         return self._process.poll()
 
+    @contextmanager
+    def halted(self) -> Iterator[None]:
+        """No thread of the group goes on during the block: what lies on disk is what a kill would leave."""
+        os.killpg(self._process.pid, signal.SIGSTOP)
+        try:
+            wait_for(lambda: all(state == "T" for state in _states(self._process.pid)), "a halt")
+            yield
+        finally:
+            os.killpg(self._process.pid, signal.SIGCONT)
+
     def kill(self) -> None:
         """Ends the whole group at once, as `kill -9` does; what is left of it, if it has ended by itself."""
         with suppress(ProcessLookupError):
@@ -90,6 +101,15 @@ class Process:
     def ended_well(self, seconds: float) -> None:
         """Waits for its end by itself."""
         assert self._process.wait(seconds) == 0, self.errors
+
+
+def _states(group: int) -> Iterator[str]:
+    """The states of all threads of a process group, as letters of /proc."""
+    for file in Path("/proc").glob("[0-9]*/task/*/stat"):
+        with suppress(OSError):
+            state, _, of = file.read_text(errors="replace").rpartition(")")[2].split()[:3]
+            if int(of) == group:
+                yield state
 
 
 @contextmanager
