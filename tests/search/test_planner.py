@@ -164,6 +164,16 @@ def test_a_state_that_is_not_kept_is_no_missing_rule() -> None:
         assert (plan.kind, "recompute" in plan.methods) == ("INCREMENTAL", operator is Filter)
 
 
+@pytest.mark.parametrize("policy", ["AUTO", "INCREMENTAL", "STRICT"])
+def test_what_a_source_has_no_longer_is_no_missing_rule(policy: str) -> None:
+    gone = change(old_readable=False)
+    text = "join inner [(#0 = #2)]\n" + T + U
+    plan = planned(text, {0: gone, 1: gone}, policy=policy)
+    assert (plan.kind, plan.reason) == ("FULL", "HISTORY_GONE: what t, u held at the last run cannot be read any more")
+    # The old content of one side is enough: the changes lead from there to the other's.
+    assert planned(text, {0: gone, 1: change()}, policy=policy).kind == "INCREMENTAL"
+
+
 def test_under_auto_it_is_recomputed_alone() -> None:
     above = "aggregate keys=[#19 := #9] calls=[#20 := count(*)]\n" + "\n".join("  " + x for x in WINDOW.splitlines())
     first = planned(above, first=True)

@@ -145,14 +145,13 @@ class _Planning:
             self._check_rules(found)
         plan = self._change(found, self._extractor(found))
         if plan is None:
-            return self.full("NOT_INCREMENTAL: " + unable(found, self._without_recompute(found)))
+            return self.full(self._why_not(found))
         if self.request.policy != "AUTO" or self.request.settings.prefer is not None:
             return plan
         if not _from_the_past(plan):
-            without = self._without_recompute(found)
-            plan = self._change(found, without)
+            plan = self._change(found, self._without_recompute(found))
             if plan is None:
-                return self.full("NOT_INCREMENTAL: " + unable(found, without))
+                return self.full(self._why_not(found))
         full = self.full("COST")
         return full if full.estimated < plan.estimated - WORTH_A_FULL_RUN else plan
 
@@ -166,16 +165,30 @@ class _Planning:
 
     def _check_rules(self, found: Space) -> None:
         """An operator lacks a rule if none but `recompute` computes its change even where every state is kept: which
-        of them are is decided by cost.
+        of them are is decided by cost. What a source has no longer is no operator's fault.
         """
-        change = found.memo.change(found.root, DELTA)
-        if self._without_recompute(found).best(change) is not None:
+        if self._computes(found):
             return
-        every = self._space(self.request.sources, None)
-        without = self._without_recompute(every)
-        if without.best(every.memo.change(every.root, DELTA)) is None:
-            operator, _, reason = unable(every, without).partition(": ")
+        every = self._space(self._as_if_kept(), None)
+        if not self._computes(every):
+            operator, _, reason = unable(every, self._without_recompute(every)).partition(": ")
             raise TidemillError("TIDEMILL_NOT_INCREMENTAL", {"operator": operator, "reason": reason})
+
+    def _computes(self, found: Space) -> bool:
+        """Whether rules other than `recompute` compute the view's change."""
+        return self._without_recompute(found).best(found.memo.change(found.root, DELTA)) is not None
+
+    def _as_if_kept(self) -> dict[int, SourceChange]:
+        """The sources, each with its old content."""
+        return {number: replace(source, old_readable=True) for number, source in self.request.sources.items()}
+
+    def _why_not(self, found: Space) -> str:
+        """The reason why nothing but recomputing computes the view's change."""
+        gone = [n for n, source in self.request.sources.items() if source.changed and not source.old_readable]
+        if gone and self._computes(self._space(self._as_if_kept(), self.request.states)):
+            names = ", ".join(sorted({self.request.query.sources[n].name for n in gone}))
+            return f"HISTORY_GONE: what {names} held at the last run cannot be read any more"
+        return "NOT_INCREMENTAL: " + unable(found, self._without_recompute(found))
 
     def _change(self, found: Space, extractor: Extractor) -> RunPlan | None:
         """The plan of the view's change; None if nothing computes it."""
