@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.bridge.codec import Call
+from tests.system.tpcds import standard
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +47,7 @@ def tpch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[
         place.mkdir()  # a table is a folder
         file.rename(place / file.name)
         spark.sql(f"CREATE TABLE tpch.{file.stem} USING parquet LOCATION '{place}'")
-    return _texts(duckdb.connect(), "tpch")
+    return standard(duckdb.connect(), "tpch")
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +55,7 @@ def tpcds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     """The 99 query texts by name, over Parquet tables of database `tpcds` at scale 0.01."""
     folder = tmp_path_factory.mktemp("tpcds")
     connection = duckdb.connect()
-    texts = _texts(connection, "tpcds")
+    texts = standard(connection, "tpcds")
     connection.execute("CALL dsdgen(sf=0.01)")
     spark.sql("CREATE DATABASE IF NOT EXISTS tpcds")
     for (name,) in connection.execute("SELECT table_name FROM information_schema.tables").fetchall():
@@ -62,9 +63,3 @@ def tpcds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
         connection.execute(f"COPY {name} TO '{folder / name / 'part-0.parquet'}' (FORMAT PARQUET)")
         spark.sql(f"CREATE TABLE tpcds.{name} USING parquet LOCATION '{folder / name}'")
     return texts
-
-
-def _texts(connection: duckdb.DuckDBPyConnection, benchmark: str) -> dict[str, str]:
-    connection.execute(f"LOAD {benchmark}")
-    rows = connection.execute(f"FROM {benchmark}_queries()").fetchall()
-    return {f"q{number:02}": text.strip().rstrip(";") for number, text in rows}
