@@ -12,6 +12,7 @@ from tests.system.files import put
 pytestmark = pytest.mark.slow
 
 FEED = pytest.mark.parametrize("feed", [True, False], ids=["feed", "files"])
+MAPPING = pytest.mark.parametrize("mode", ["name", "id"])
 
 
 def table(world: World, feed: bool, columns: str, properties: str = "'delta.columnMapping.mode' = 'name'") -> None:
@@ -20,9 +21,11 @@ def table(world: World, feed: bool, columns: str, properties: str = "'delta.colu
 
 
 @FEED
-def test_columns_that_the_view_does_not_read_may_change(fresh: World, feed: bool) -> None:
+@MAPPING
+def test_columns_that_the_view_does_not_read_may_change(fresh: World, feed: bool, mode: str) -> None:
     world = fresh
-    table(world, feed, "k INT, v BIGINT, s STRUCT<a: INT, b: INT>, u INT")
+    properties = f"'delta.columnMapping.mode' = '{mode}', delta.enableTypeWidening = true"
+    table(world, feed, "k INT, v BIGINT, s STRUCT<a: INT, b: INT>, u INT", properties)
     row = "named_struct('a', 1, 'b', 1)"
     world.change(f"INSERT INTO t VALUES (1, 1, {row}, 1), (2, 2, {row}, 2)")
     world.view("auto", "SELECT k, v, s.a AS a FROM t", "AUTO")
@@ -30,6 +33,8 @@ def test_columns_that_the_view_does_not_read_may_change(fresh: World, feed: bool
         (
             "ALTER TABLE t ADD COLUMN z INT",
             "ALTER TABLE t RENAME COLUMN z TO zz",
+            "ALTER TABLE t ALTER COLUMN zz TYPE BIGINT",
+            "ALTER TABLE t ALTER COLUMN u TYPE DOUBLE",
             "ALTER TABLE t DROP COLUMN u",
             "ALTER TABLE t ALTER COLUMN v COMMENT 'text'",
             "ALTER TABLE t ALTER COLUMN v FIRST",
@@ -42,6 +47,49 @@ def test_columns_that_the_view_does_not_read_may_change(fresh: World, feed: bool
     world.goes_full("SCHEMA_CHANGED")
     world.change("ALTER TABLE t DROP COLUMN s.b", "UPDATE t SET v = 21 WHERE k = 1")
     world.goes_full("SCHEMA_CHANGED")
+    world.change("INSERT INTO t (k, v, s) VALUES (3, 3, named_struct('a', 3, 'c', 3))")
+    world.goes_on(1)
+
+
+@FEED
+@MAPPING
+def test_a_column_that_the_view_reads_and_does_not_give_out(fresh: World, feed: bool, mode: str) -> None:
+    """Its output keeps its types, so the query goes on meaning the same: of other rows."""
+    world = fresh
+    properties = f"'delta.columnMapping.mode' = '{mode}', delta.enableTypeWidening = true"
+    table(world, feed, "k INT, v INT, w SMALLINT", properties)
+    world.change("INSERT INTO t VALUES (1, 1, 1), (1, 2, 2), (2, 3, NULL)")
+    world.both("SELECT k, COUNT(*) AS n, SUM(v) AS s FROM t WHERE coalesce(w, 0) < 40000 GROUP BY k")
+    world.change("ALTER TABLE t ALTER COLUMN v TYPE BIGINT", "INSERT INTO t VALUES (1, 5000000000, 3)")
+    world.goes_full("SCHEMA_CHANGED")
+    world.change("ALTER TABLE t ALTER COLUMN w TYPE INT", "INSERT INTO t VALUES (2, 4, 39999), (2, 4, 40000)")
+    world.goes_full("SCHEMA_CHANGED")
+    world.change("ALTER TABLE t DROP COLUMN w", "ALTER TABLE t ADD COLUMN w INT", "INSERT INTO t VALUES (3, 3, 50000)")
+    world.goes_full("SCHEMA_CHANGED")
+    world.change("DELETE FROM t WHERE v = 2", "INSERT INTO t VALUES (3, 4, 4)")
+    world.goes_on(1, 1)
+
+
+@FEED
+def test_partition_columns_that_change(fresh: World, feed: bool) -> None:
+    world = fresh
+    world.change(
+        "CREATE TABLE t (k INT, v BIGINT, p DATE, q INT) USING delta PARTITIONED BY (p, q) TBLPROPERTIES ("
+        f"delta.enableChangeDataFeed = {str(feed).lower()}, delta.columnMapping.mode = 'name',"
+        " delta.enableTypeWidening = true)",
+        "INSERT INTO t VALUES (1, 1, DATE'2024-02-29', 1), (2, 2, NULL, 2), (3, 3, NULL, NULL)",
+    )
+    world.both("SELECT p, COUNT(*) AS n, SUM(v) AS s FROM t GROUP BY p")
+    world.view("by_q", "SELECT q + 1L AS q1, k FROM t", "AUTO")
+    world.change("ALTER TABLE t RENAME COLUMN k TO key", "UPDATE t SET p = DATE'2024-03-01' WHERE q = 2")
+    world.goes_on(1, 1)
+    world.unmoved("by_q", "TIDEMILL_SCHEMA_CHANGED", "column k of")
+    world.change("ALTER TABLE t RENAME COLUMN key TO k", "ALTER TABLE t ALTER COLUMN q TYPE BIGINT")
+    world.change("INSERT INTO t VALUES (4, 4, DATE'2024-03-01', 5000000000)", "DELETE FROM t WHERE q IS NULL")
+    world.goes_on(1, 1)
+    assert world.refresh("by_q", kind="FULL").reason.startswith("SCHEMA_CHANGED")
+    world.change("ALTER TABLE t RENAME COLUMN p TO day")
+    world.unmoved("strict", "TIDEMILL_SCHEMA_CHANGED", "column p of", "Restore the column")
 
 
 @FEED

@@ -9,6 +9,7 @@ from typing import Any
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
+from tidemill.plan.ops import Scan, Tree
 from tidemill.plan.query import Query, read_query
 from tidemill.runtime import analysis
 from tidemill.runtime.history import RunRow
@@ -16,6 +17,7 @@ from tidemill.runtime.record import Record, SourceAt, StoredState
 from tidemill.search.planner import PlanRequest, plan_run
 from tidemill.search.run_plan import RunPlan, StateSpec
 from tidemill.settings import PlannerSettings
+from tidemill.sources.base import Source
 from tidemill.sources.registry import describe_position, pin, tells_changes
 
 # Rows by which EXPLAIN and the checks of CREATE let every source change, where nothing is known: one per cent.
@@ -133,6 +135,25 @@ def _with_source(reason: str, name: str) -> str:
     return f"{code}: {name}: {text.strip()}" if text.strip() else f"{code}: {name}"
 
 
+def _fields_read(tree: Tree) -> dict[int, frozenset[str]]:
+    """The fields that a query reads, by number of source."""
+    found: dict[int, frozenset[str]] = {}
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        pending += node.inputs
+        if isinstance(node.op, Scan):
+            found[node.op.source] = found.get(node.op.source, frozenset()) | {field for _, field in node.op.columns}
+    return found
+
+
+def _as_read(entry: Source, read: Collection[str]) -> Source:
+    """A Delta table with only the columns that the query reads: what becomes of others does not concern the view."""
+    if entry["kind"] != "delta":
+        return entry
+    return {**entry, "fields": [field for field in entry["fields"] if field[0] in read]}
+
+
 def survey(
     jvm: Jvm,
     document: Mapping[str, Any],
@@ -147,7 +168,8 @@ def survey(
     """
     query = read_query(document)
     numbers = sorted(query.sources)
-    entries = [query.sources[n].entry for n in numbers]
+    read = _fields_read(query.root)
+    entries = [_as_read(query.sources[n].entry, read.get(n, frozenset())) for n in numbers]
     since = [head.position_of(query.sources[n].name) if head is not None else None for n in numbers]
     pinned = pin(jvm, entries, since, [at.get(n) for n in numbers] if at is not None else None)
     return Situation(
