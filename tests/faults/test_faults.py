@@ -5,14 +5,15 @@ time with a fault at the next point. After each fault the view must be right, it
 behind gone with the next VACUUM, and the statement must work when it is given again.
 
 Three kinds of fault: the operation fails; it is done but its answer is lost; the process dies before it, so that none
-of the cleaning up behind it happens either.
+of the cleaning up behind it happens either. Where folders are removed, a fourth: it dies when half of them is gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -32,6 +33,7 @@ CHANGING = {
     "catalog": {"create_table", "alter_table", "rename_table", "drop_table"},
 }
 KINDS = ("fails", "answer lost", "dies")
+HALFWAY = "dies halfway"
 BY_KEY = "SELECT k, sum(v) AS s, count(*) AS n FROM events GROUP BY k"
 OTHER = "SELECT k, n, s + n AS m FROM (SELECT k, sum(v) AS s, count(*) AS n FROM events GROUP BY k)"
 invoke = Jvm.invoke
@@ -61,8 +63,18 @@ class Faults:
             return invoke(jvm, method, request)
         if self.kind == "answer lost":
             invoke(jvm, method, request)
-        self.dead = self.kind == "dies"
+        if self.kind == HALFWAY and what == "delete":
+            remove_half((request or {})["paths"])
+        self.dead = self.kind in {"dies", HALFWAY}
         raise FaultError(f"{self.kind}: {self.seen[-1]}")
+
+
+def remove_half(paths: Sequence[str]) -> None:
+    """Every other file below the paths goes, in the order of their names."""
+    roots = [Path(path.removeprefix("file:")) for path in paths]
+    found = [p for root in roots for p in (root, *root.rglob("*")) if p.is_file()]
+    for path in sorted(found)[::2]:
+        path.unlink()
 
 
 @contextmanager
@@ -78,6 +90,7 @@ def endure(
     statement: Callable[[int], str],
     after: Callable[[int, str], None],
     least: int,
+    kinds: Sequence[str] = KINDS,
 ) -> None:
     """Every point of a statement in every kind of fault; `least`: points that there are at the least."""
     trial = 0
@@ -86,7 +99,7 @@ def endure(
         spark.sql(statement(trial)).collect()
     after(trial, "without a fault")
     assert len(counted.seen) >= least, counted.seen
-    for kind in KINDS:
+    for kind in kinds:
         for point, name in enumerate(counted.seen):
             trial += 1
             where = f"{kind} at point {point}, {name}, of {statement(trial)}"
@@ -206,4 +219,4 @@ def test_drop(spark: SparkSession, events: str) -> None:
     def prepare(_: int) -> None:
         spark.sql(create)
 
-    endure(spark, prepare, lambda _: "DROP INCREMENTAL VIEW v", after, 2)
+    endure(spark, prepare, lambda _: "DROP INCREMENTAL VIEW v", after, 7, (*KINDS, HALFWAY))

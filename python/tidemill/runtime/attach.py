@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
-from tidemill.runtime import analysis, catalog, leases, planning, running, sessions, views, writers
+from tidemill.runtime import analysis, catalog, leases, planning, removal, running, sessions, views, writers
 from tidemill.runtime.definition import DROPPING
 from tidemill.runtime.draft import Draft, drafted
 from tidemill.runtime.files import Files, child
@@ -27,7 +27,7 @@ def attach(
     """
     view = views.at_location(files, location, name)
     if view is not None and files.read(child(location, DROPPING)) == str(view.next_run):
-        files.delete([location])
+        removal.remove(files, location)
         return False
     if view is not None and view.head is None:
         if writers.live_since(files, location) is not None:  # a CREATE that is under way
@@ -39,7 +39,7 @@ def attach(
         reason = _difference(view, draft)
         if reason is not None:
             if view.head is None and not view.definition.create.deferred:
-                files.delete([location])
+                removal.remove(files, location)
                 return False
             raise TidemillError("TIDEMILL_LOCATION_MISMATCH", {"location": location, "reason": reason})
         warnings += draft.warnings()

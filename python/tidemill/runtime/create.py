@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
-from tidemill.runtime import attach, catalog, planning, running, sessions, writers
+from tidemill.runtime import attach, catalog, planning, removal, running, sessions, writers
 from tidemill.runtime.definition import VIEW_FILE, Definition
 from tidemill.runtime.draft import Draft, drafted
 from tidemill.runtime.files import Files, UndecidedError, child
@@ -129,7 +129,7 @@ def _first_missing(files: Files, location: str) -> str | None:
 
 
 def _place(files: Files, name: Sequence[str], location: str, *, owned: bool) -> Place:
-    if writers.only_dead_marks(files, location):
+    if removal.was_cut_off(files, location):
         files.delete([location])
     if files.list(location) or (files.exists(location) and not _is_folder(files, location)):
         raise TidemillError("TIDEMILL_LOCATION_NOT_EMPTY", {"view": ".".join(name), "location": location})

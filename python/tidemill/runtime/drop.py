@@ -7,7 +7,7 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
-from tidemill.runtime import catalog, leases, views
+from tidemill.runtime import catalog, leases, removal, views
 from tidemill.runtime.definition import DROPPING, VIEW_FILE, Definition
 from tidemill.runtime.files import Files, child
 from tidemill.runtime.views import View
@@ -44,7 +44,7 @@ def drop(jvm: Jvm, statement: Drop, sql: str, warnings: list[str]) -> list[list[
         known = view or View(first, files)  # what is damaged may have been another query; the first is better than none
         leases.give_up(known)
     if owned:
-        files.delete([str(location)])
+        removal.remove(files, str(location))
     elif first is None and location is not None and files.exists(location):
         warnings.append(
             f"{'.'.join(entry.name)} is dropped, but its files are left at {location}: {VIEW_FILE} there is gone or"
