@@ -17,6 +17,9 @@ from tests.conftest import ROOT, delta_jars
 from tests.faults.checks import wait_for
 from tidemill.bridge.attach import CATALOG, DELTA_CATALOG, DELTA_EXTENSION
 
+STILL = {"T", "Z", "X"}
+"""Of the states of a thread, those in which it does nothing: halted or dead."""
+
 
 def session(folder: Path, settings: Mapping[str, str] | None = None) -> SparkSession:
     """A small session of this process with an in-memory catalog, Delta beside Tidemill; its files lie in `folder`."""
@@ -87,7 +90,7 @@ class Process:
         """No thread of the group goes on during the block: what lies on disk is what a kill would leave."""
         os.killpg(self._process.pid, signal.SIGSTOP)
         try:
-            wait_for(lambda: all(state == "T" for state in _states(self._process.pid)), "a halt")
+            wait_for(lambda: set(_states(self._process.pid)) <= STILL, "a halt")
             yield
         finally:
             os.killpg(self._process.pid, signal.SIGCONT)
