@@ -94,6 +94,29 @@ def test_only_files_with_changed_rows_are_written_anew(
     oracle("bag", "SELECT v FROM t")
 
 
+@pytest.mark.parametrize("partitioned", ["", " PARTITIONED BY (p)"], ids=["whole", "partitioned"])
+def test_inserts_into_a_big_result_do_not_pile_up_files(
+    spark: SparkSession, db: str, oracle: Oracle, refresh: Refresh, monkeypatch: pytest.MonkeyPatch, partitioned: str
+) -> None:
+    monkeypatch.setattr(apply, "SMALL_RESULT_BYTES", 0)
+    spark.sql("CREATE TABLE t (id INT, v STRING, p INT) USING delta")
+    spark.sql("INSERT INTO t SELECT id, uuid(), 1 FROM range(0, 5000, 1, 1)")
+    query = "SELECT v, p FROM t"
+    spark.sql(f"CREATE INCREMENTAL VIEW bag{partitioned} SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
+    first = manifest(spark, "bag")
+    counts = []
+    for i in range(11):
+        spark.sql(f"INSERT INTO t VALUES ({i}, 'v{i}', 1)" + (f", ({i}, 'other', 2)" if i == 9 else ""))
+        refresh("bag")
+        counts.append(len(manifest(spark, "bag")))
+        assert first < manifest(spark, "bag"), "the big file is not written again for a few rows"
+    assert max(counts) <= apply.CROWD + 1 + bool(partitioned)
+    spark.sql("DELETE FROM t WHERE v = 'v3'")
+    refresh("bag")
+    assert first < manifest(spark, "bag")
+    oracle("bag", query)
+
+
 def test_a_delta_that_takes_what_is_not_there_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     from tidemill.errors import TidemillError
     from tidemill.runtime.execution import Execution, Work, Written

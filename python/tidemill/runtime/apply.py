@@ -2,14 +2,15 @@
 
 A keyed view replaces rows by key (`<=>`); any other view is a bag, and each touched row value gets its final count
 (design 9a.3). Inserts alone add files. A small result is rewritten whole, since one job on few bytes costs less than
-looking for the touched files, and small files do not pile up. Where the result is partitioned, all this goes for each
-partition that the delta touches; the others stay as they are.
+looking for the touched files. Small files do not pile up: some are put together on the way (`crowded`). Where the
+result is partitioned, all this goes for each partition that the delta touches; the others stay as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,8 +23,8 @@ MEBIBYTE = 1 << 20
 # Below this size rewriting everything (one job) is as cheap as finding the touched files first (two jobs): a read of
 # 16 MiB of Parquet takes about as long as the floor of one local job, 0.15 s (design.md, section 3).
 SMALL_RESULT_BYTES = 16 * MEBIBYTE
-# More live files than this in a small result and an insert-only run compacts it on the way.
-SMALL_RESULT_FILES = 8
+# So many small files and a run puts them together on the way.
+CROWD = 8
 TARGET_FILE_BYTES = 128 * MEBIBYTE
 
 File = Mapping[str, Any]
@@ -83,38 +84,60 @@ def apply_delta(
     if not (delta.inserts or delta.deletes):
         return Applied(live, (), ())
     usable_keys = _usable(keys, columns)
-    candidates = _in_touched_partitions(execution, columns, partitions, live, delta) if partitions else live
-    if not candidates or (delta.deletes == 0 and not _to_compact(candidates)):
-        touched: tuple[File, ...] = ()
-    elif _size(candidates) <= SMALL_RESULT_BYTES:
-        touched = candidates
-    else:
-        touched = _touched(execution, columns, usable_keys, candidates, delta)
-    written = _rewrite(execution, columns, usable_keys, touched, delta, target, partitions)
-    gone = {f["path"] for f in touched}
-    return Applied(tuple(f for f in live if f["path"] not in gone), written.files, touched)
+    searched, touched = _candidates(execution, columns, partitions, live, delta)
+    if searched and _size(searched) > SMALL_RESULT_BYTES:
+        searched = _touched(execution, columns, usable_keys, searched, delta)
+    gone = {f["path"] for f in (*searched, *touched)}
+    removed = tuple(f for f in live if f["path"] in gone)
+    written = _rewrite(execution, columns, usable_keys, removed, delta, target, partitions)
+    return Applied(tuple(f for f in live if f["path"] not in gone), written.files, removed)
 
 
 def _size(files: Sequence[File]) -> int:
     return sum(int(f["bytes"]) for f in files)
 
 
-def _to_compact(files: Sequence[File]) -> bool:
-    """Whether small files have piled up, in a small result or in a small partition."""
-    return _size(files) <= SMALL_RESULT_BYTES and len(files) >= SMALL_RESULT_FILES
+def crowded(files: Sequence[File]) -> tuple[File, ...]:
+    """Those of a result's, or a partition's, files that are due to be put together.
+
+    All of a small result; of a bigger one, as many of the smallest as can be with none bigger than the others together.
+    So a row that is written again is then in a file of twice the size, at the least: n bytes cost O(n log n) of
+    writing. What stays beside a crowd are files each bigger than all smaller ones together, and full ones.
+
+    >>> sizes = lambda *mebibytes: [{"path": i, "bytes": m * MEBIBYTE} for i, m in enumerate(mebibytes)]
+    >>> [f["path"] for f in crowded(sizes(100, 1, 2, 1, 1, 1, 1, 1, 1))]
+    [1, 3, 4, 5, 6, 7, 8, 2]
+    >>> crowded(sizes(100, 1, 2, 1, 1, 1, 1, 1))
+    ()
+    >>> crowded(sizes(128, 64, 32, 16, 8, 4, 2, 1))
+    ()
+    """
+    if _size(files) <= SMALL_RESULT_BYTES:
+        return tuple(files) if len(files) >= CROWD else ()
+    ordered = sorted(files, key=lambda f: int(f["bytes"]))
+    sums = list(accumulate(int(f["bytes"]) for f in ordered))
+    due = [
+        n for n, total in enumerate(sums, 1) if n >= CROWD and 2 * (total - sums[n - 2]) <= total <= TARGET_FILE_BYTES
+    ]
+    return tuple(ordered[: max(due, default=0)])
 
 
-def _in_touched_partitions(
+def _candidates(
     execution: Execution, columns: Sequence[ResultColumn], partitions: Sequence[str], live: Sequence[File], delta: Delta
-) -> tuple[File, ...]:
-    """The live files of those partitions that rows leave, or that have small files to be put together.  One job over
-    the delta alone, none if no partition can be touched."""
+) -> tuple[tuple[File, ...], tuple[File, ...]]:
+    """The live files that may hold rows that leave, and those to be put together.
+
+    Of a partitioned result only in partitions that the delta touches: one job over the delta alone, none if no file
+    can be either.
+    """
+    if not partitions:
+        return (tuple(live) if delta.deletes else ()), crowded(live)
     parts: dict[tuple[str | None, ...], list[File]] = {}
     for file in live:
         parts.setdefault(tuple(file["partition"]), []).append(file)
-    crowded = {values for values, files in parts.items() if _to_compact(files)}
-    if not parts or not (delta.deletes or crowded):
-        return ()
+    crowds = {values: crowded(files) for values, files in parts.items()}
+    if not parts or not (delta.deletes or any(crowds.values())):
+        return (), ()
     ids = Ids()
     own = [c for name in partitions for c in columns if c.name == name]
     read, texts, count, left = ids.fresh(len(own)), ids.fresh(len(own)), ids.one(), ids.one()
@@ -123,7 +146,10 @@ def _in_touched_partitions(
     named = [*((t, f"p{i}") for i, t in enumerate(texts)), (left, "left")]
     rows = execution.rows(plan, named, step="find touched partitions")
     found = {tuple(row[:-1]): int(row[-1]) < 0 for row in rows}
-    return tuple(f for v, files in parts.items() if v in found and (found[v] or v in crowded) for f in files)
+    return (
+        tuple(f for values, files in parts.items() if found.get(values) for f in files),
+        tuple(f for values, files in crowds.items() if values in found for f in files),
+    )
 
 
 def _usable(keys: Sequence[str] | None, columns: Sequence[ResultColumn]) -> tuple[str, ...] | None:
