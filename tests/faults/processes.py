@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -88,12 +89,21 @@ class Process:
     @contextmanager
     def halted(self) -> Iterator[None]:
         """No thread of the group goes on during the block: what lies on disk is what a kill would leave."""
-        os.killpg(self._process.pid, signal.SIGSTOP)
+        wait_for(self._halt, "a halt")
         try:
-            wait_for(lambda: set(_states(self._process.pid)) <= STILL, "a halt")
             yield
         finally:
             os.killpg(self._process.pid, signal.SIGCONT)
+
+    def _halt(self) -> bool:
+        """Fails while a thread begins a process: it waits for that, which is halted; so both have to go on first."""
+        os.killpg(self._process.pid, signal.SIGSTOP)
+        for _ in range(50):
+            if set(_states(self._process.pid)) <= STILL:
+                return True
+            time.sleep(0.01)
+        os.killpg(self._process.pid, signal.SIGCONT)
+        return False
 
     def kill(self) -> None:
         """Ends the whole group at once, as `kill -9` does; what is left of it, if it has ended by itself."""
@@ -108,11 +118,15 @@ class Process:
 
 def _states(group: int) -> Iterator[str]:
     """The states of all threads of a process group, as letters of /proc."""
-    for file in Path("/proc").glob("[0-9]*/task/*/stat"):
+    for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            state, _, of = file.read_text(errors="replace").rpartition(")")[2].split()[:3]
-            if int(of) == group:
-                yield state
+            if int(_fields(process)[2]) == group:
+                yield from (_fields(thread)[0] for thread in (process / "task").iterdir())
+
+
+def _fields(task: Path) -> list[str]:
+    """What /proc says of a process or thread, from its state on."""
+    return (task / "stat").read_text(errors="replace").rpartition(")")[2].split()
 
 
 @contextmanager
