@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SUITES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "search": ("tests/search/test_algebra.py", {"TIDEMILL_EXAMPLES": "2000"}),
     "random": ("-m slow tests/system/test_random.py", {"TIDEMILL_EXAMPLES": "60"}),
-    "faults": ("tests/faults/test_faults.py", {}),
+    "faults": ("tests/faults/test_faults.py", {"TIDEMILL_ALL_POINTS": "true"}),
     "kill": ("tests/faults/test_kill.py", {"TIDEMILL_KILLS": "60", "TIDEMILL_MOMENTS": "300"}),
     "writers": ("tests/faults/test_writers.py", {"TIDEMILL_WRITERS": "8", "TIDEMILL_COMMITS": "20"}),
     "cluster": ("tests/faults/test_cluster.py", {"TIDEMILL_ROUNDS": "8"}),
@@ -32,6 +32,7 @@ SUITES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "operators": ("tests/system/test_operators.py", {}),
     "sources": ("tests/system/test_sources.py tests/system/test_file_sources.py", {}),
     "delta sources": ("tests/system/test_delta_sources.py tests/system/test_schema_changes.py", {}),
+    "hostile": ("tests/system/test_hostile_names.py", {}),
     "pitfalls": ("tests/system/test_pitfalls.py", {}),
 }
 

@@ -21,6 +21,7 @@ from tidemill.cli import PYTHON
 
 THRIFT = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
 CONNECT = "org.apache.spark.sql.connect.SparkConnectPlugin"
+UMASK = 0o077
 
 
 class Refused(Exception):  # noqa: N818  # what the server answered, not a failure of the client
@@ -104,7 +105,7 @@ def command_line(pid: int) -> bytes:
 
 @contextmanager
 def started(folder: Path, python: str, jars: list[Path]) -> Iterator[Server]:
-    """A Thrift server, with Connect as its plugin, a Hive metastore, and Tidemill's extension before Delta's."""
+    """A Thrift server: Connect as its plugin, a Hive metastore, Tidemill's extension before Delta's, `UMASK`."""
     thrift, connect = free_port(), free_port()
     settings = {
         "spark.master": "local[2]",
@@ -121,6 +122,7 @@ def started(folder: Path, python: str, jars: list[Path]) -> Iterator[Server]:
         "spark.eventLog.dir": str(folder),
         "spark.eventLog.compress": "false",
         "spark.ui.enabled": "false",
+        "spark.hadoop.fs.permissions.umask-mode": f"{UMASK:03o}",
         "spark.plugins": CONNECT,
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(connect),
@@ -140,6 +142,7 @@ def started(folder: Path, python: str, jars: list[Path]) -> Iterator[Server]:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
+            umask=UMASK,
         )
     server = Server(process, folder, thrift, connect)
     try:

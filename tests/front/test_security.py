@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -136,22 +136,48 @@ def modes(folder: Path) -> set[tuple[bool, str]]:
     return {(p.is_dir(), stat.filemode(p.stat().st_mode)[1:]) for p in folder.rglob("*")}
 
 
+def make_files(sql: Callable[[str], object], location: Path) -> None:
+    """A view at `location` with files of every kind, and beside it a table of Spark's own, `p`."""
+    sql("CREATE TABLE t (a INT) USING parquet")
+    sql("INSERT INTO t VALUES (1)")
+    query = "SELECT a, count(*) AS n FROM t GROUP BY a"
+    sql(f"CREATE INCREMENTAL VIEW v PARTITIONED BY (a) SCHEDULE (ON DEMAND) LOCATION '{location}' AS {query}")
+    sql("CREATE INCREMENTAL VIEW above SCHEDULE (ON DEMAND) AS SELECT n FROM v")
+    sql("INSERT INTO t VALUES (1), (2)")
+    sql("REFRESH INCREMENTAL VIEW above CASCADE")
+    sql("ALTER INCREMENTAL VIEW v SUSPEND")
+    sql("ALTER INCREMENTAL VIEW v AS SELECT a, count(*) AS n, max(a) AS m FROM t GROUP BY a")
+    sql("VACUUM INCREMENTAL VIEW v RETAIN 0 HOURS")
+    assert {f.name for f in (location / "_tidemill").iterdir()} >= {"log", "leases", "definition", "amendments"}
+    sql("CREATE TABLE p (a INT, b INT) USING parquet PARTITIONED BY (b)")
+    sql("INSERT INTO p VALUES (1, 2)")
+
+
 def test_files_have_the_permissions_of_sparks_own(spark: SparkSession, db: str, tmp_path: Path) -> None:
     location = tmp_path / "v"
     location.mkdir(0o750)
     location.chmod(0o750)
-    spark.sql("CREATE TABLE t (a INT) USING parquet")
-    spark.sql("INSERT INTO t VALUES (1)")
-    spark.sql(
-        f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) LOCATION '{location}'"
-        " AS SELECT a, count(*) AS n FROM t GROUP BY a"
-    )
-    spark.sql("INSERT INTO t VALUES (1), (2)")
-    spark.sql("REFRESH INCREMENTAL VIEW v")
-    spark.sql("CREATE TABLE p (a INT, b INT) USING parquet PARTITIONED BY (b)")
-    spark.sql("INSERT INTO p VALUES (1, 2)")
+    make_files(spark.sql, location)
     assert stat.S_IMODE(location.stat().st_mode) == 0o750
     assert modes(location) == modes(location_of(spark, "p"))
+
+
+@pytest.mark.slow
+def test_files_under_a_umask_that_keeps_others_out(spark: SparkSession, server: Server, tmp_path: Path) -> None:
+    """The server was started with one, and told Hadoop of it, which has one of its own for what jobs write."""
+    connection = server.connection(spark)
+    connection.sql("CREATE DATABASE private")
+    connection.sql("USE private")
+    location = tmp_path / "v"
+    make_files(connection.sql, location)
+    closed = {(True, "rwx------"), (False, "rw-------")}
+    assert modes(server.folder / "warehouse" / "private.db" / "p") == closed
+    assert modes(location) == closed
+    assert stat.S_IMODE(location.stat().st_mode) == 0o700
+    for view in ("above", "v"):
+        connection.sql(f"DROP INCREMENTAL VIEW {view}")
+    connection.sql("DROP DATABASE private CASCADE")
+    connection.close()
 
 
 @pytest.mark.slow

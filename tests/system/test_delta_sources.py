@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
-from tests.system.conftest import World
+import pytest
+from pyspark.sql import Row
+
+from tests.system.conftest import Jobs, World
 from tidemill.runtime.execution import Execution
 
 pytestmark = pytest.mark.slow
 
 GROUPED = "SELECT k, COUNT(*) AS n, SUM(v) AS s FROM t GROUP BY k"
+FEED = pytest.mark.parametrize("feed", [True, False], ids=["feed", "files"])
+# The ways in which Delta keeps a table: what it writes for a change, and where the columns stand.
+FLAVOURS: Mapping[str, tuple[bool, str, str]] = {
+    "feed, by id": (True, "delta.enableDeletionVectors = false, delta.columnMapping.mode = 'id'", ""),
+    "vectors, by name, in partitions": (
+        False,
+        "delta.enableDeletionVectors = true, delta.columnMapping.mode = 'name'",
+        "PARTITIONED BY (p)",
+    ),
+}
+MERGE = """MERGE INTO t USING (SELECT * FROM VALUES (2, 20), (9, 9), (3, NULL) AS u(k, v)) u ON t.k = u.k
+    WHEN MATCHED AND u.v IS NULL THEN DELETE WHEN MATCHED THEN UPDATE SET v = u.v
+    WHEN NOT MATCHED THEN INSERT (k, v, p) VALUES (u.k, u.v, 'new')"""
 
 
 def table(world: World, feed: bool, properties: str = "", rest: str = "", columns: str = "k INT, v BIGINT") -> None:
@@ -21,6 +38,175 @@ def table(world: World, feed: bool, properties: str = "", rest: str = "", column
         "INSERT INTO t VALUES (3, 3)",
         "INSERT INTO t VALUES (4, 4)",
     )
+
+
+def vacuum(world: World, name: str = "t") -> None:
+    """Removes all files that the newest version does not need."""
+    world.change("SET spark.databricks.delta.retentionDurationCheck.enabled = false")
+    world.change(f"VACUUM {name} RETAIN 0 HOURS", "RESET spark.databricks.delta.retentionDurationCheck.enabled")
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_every_write_is_read_as_what_it_changed(fresh: World, flavour: str, tmp_path: Path) -> None:
+    """From an empty table on; one view takes in each statement, one several, one all of them at once."""
+    world, spark = fresh, fresh.spark
+    feed, properties, rest = FLAVOURS[flavour]
+    # The text in the partition column is a folder's name, where the table has folders.
+    given = f"delta.enableChangeDataFeed = {str(feed).lower()}, {properties}"
+    world.change(f"CREATE TABLE t (k INT, v BIGINT, p STRING) USING delta {rest} TBLPROPERTIES ({given})")
+    world.change("CREATE TABLE arriving (k INT, v BIGINT, p STRING) USING delta")
+    world.change("INSERT INTO arriving VALUES (2, 2, 'a'), (20, 20, NULL)")
+    world.view("copy", "SELECT v, p, k FROM t")
+    world.view("sums", "SELECT p, COUNT(*) AS n, SUM(v) AS s FROM t GROUP BY p")
+    world.view("late", "SELECT k, COUNT(v) AS n FROM t GROUP BY k")
+    world.refresh("copy", kind="NO_DATA")
+
+    def stream() -> None:
+        writer = spark.readStream.table("arriving").writeStream.option("checkpointLocation", str(tmp_path / "at"))
+        writer.trigger(availableNow=True).format("delta").toTable("t").awaitTermination()
+
+    def overwrite(option: str, value: str) -> None:
+        row = spark.createDataFrame([(5, 50, "a"), (5, 50, "a")], "k INT, v BIGINT, p STRING")
+        row.write.mode("overwrite").option(option, value).format("delta").saveAsTable("t")
+
+    steps: tuple[str | Callable[[], None], ...] = (
+        "INSERT INTO t VALUES (1, 1, 'a'), (1, 1, 'a'), (2, 2, 'b=/%'), (3, 3, NULL), (NULL, NULL, 'a')",
+        "UPDATE t SET v = v + 1 WHERE k = 1",
+        "UPDATE t SET p = 'c' WHERE k = 2",
+        "DELETE FROM t WHERE k IS NULL",
+        MERGE,
+        stream,
+        lambda: overwrite("replaceWhere", "p = 'a'"),
+        lambda: overwrite("partitionOverwriteMode", "dynamic" if rest else "static"),
+        "RESTORE TABLE t TO VERSION AS OF 2",
+        "INSERT OVERWRITE t SELECT * FROM VALUES (1, 1, 'a'), (7, 7, 'c')",
+        "TRUNCATE TABLE t",
+        "RESTORE TABLE t TO VERSION AS OF 5",
+        "DELETE FROM t WHERE p = 'a'",
+    )
+    for number, step in enumerate(steps, 1):
+        if isinstance(step, str):
+            world.change(step)
+        else:
+            step()
+        world.refresh("copy")
+        if number % 4 == 0:
+            world.refresh("sums")
+    for name in ("sums", "late"):
+        world.refresh(name)
+
+
+@FEED
+def test_what_changes_no_row_is_nothing_to_do(fresh: World, feed: bool, jobs: Jobs) -> None:
+    world = fresh
+    table(world, feed, "delta.enableDeletionVectors = true, delta.checkpointInterval = 2")
+    world.change("DELETE FROM t WHERE k = 3", "INSERT INTO t VALUES (5, 5)")
+    world.view("strict", GROUPED)
+    rows: list[Row] = []
+    for statement in (
+        "OPTIMIZE t",
+        "OPTIMIZE t ZORDER BY (v)",
+        "REORG TABLE t APPLY (PURGE)",
+        "ALTER TABLE t CLUSTER BY (k)",
+        "OPTIMIZE t FULL",
+        "ALTER TABLE t SET TBLPROPERTIES ('a' = 'b')",
+        "COMMENT ON TABLE t IS 'text'",
+        "ALTER TABLE t ALTER COLUMN v COMMENT 'text'",
+        "ALTER TABLE t ADD CONSTRAINT positive CHECK (v > 0)",
+        "UPDATE t SET v = 0 WHERE k = 70",
+        "DELETE FROM t WHERE k = 70",
+        "MERGE INTO t USING (SELECT 70 AS k) u ON t.k = u.k WHEN MATCHED THEN DELETE",
+        "INSERT INTO t SELECT * FROM t WHERE false",
+    ):
+        world.change(statement)
+        assert jobs(lambda: rows.extend(world.spark.sql("REFRESH INCREMENTAL VIEW strict").collect())) == 0, statement
+        assert rows[-1].kind == "NO_DATA", statement
+    vacuum(world)
+    world.nothing()
+    world.change("DELETE FROM t WHERE k = 5", "OPTIMIZE t", "INSERT INTO t VALUES (6, 6)")
+    world.goes_on(1, 1)
+
+
+def test_the_feed_is_switched_on_and_off_between_runs(fresh: World) -> None:
+    world = fresh
+    table(world, feed=False)
+    world.both(GROUPED)
+    world.view("late", "SELECT k, v FROM t")
+    for feed in (True, False, True):
+        world.change(
+            "UPDATE t SET v = v + 1 WHERE k = 1",
+            f"ALTER TABLE t SET TBLPROPERTIES (delta.enableChangeDataFeed = {str(feed).lower()})",
+            "UPDATE t SET v = v + 1 WHERE k < 3",
+            "DELETE FROM t WHERE k = 4",
+            "INSERT INTO t VALUES (4, 4)",
+        )
+        world.goes_on(4, 4)
+        world.change(f"ALTER TABLE t SET TBLPROPERTIES (delta.enableChangeDataFeed = {str(not feed).lower()})")
+        world.nothing()
+    assert world.refresh("late").rows_out.inserts == 2
+
+
+@pytest.mark.parametrize("how", ["CREATE OR REPLACE", "dropped", "a path, removed"], ids=str.lower)
+def test_another_table_in_its_place(fresh: World, how: str, tmp_path: Path) -> None:
+    world, spark = fresh, fresh.spark
+    columns = "v BIGINT, k INT, other STRING"
+    if how == "a path, removed":
+        named = f"delta.`{tmp_path / 'd'}`"
+        spark.sql("SELECT 1 AS k, 1L AS v").write.format("delta").save(str(tmp_path / "d"))
+    else:
+        named = "t"
+        table(world, feed=True)
+    world.both(GROUPED.replace("FROM t", f"FROM {named}"))
+    world.change(f"CREATE TABLE other ({columns}) USING delta", "INSERT INTO other (k, v) VALUES (1, 10), (2, 2)")
+    match how:
+        case "CREATE OR REPLACE":
+            world.change("CREATE OR REPLACE TABLE t USING delta AS SELECT * FROM other")
+        case "dropped":
+            world.change("DROP TABLE t", f"CREATE TABLE t ({columns}) USING delta")
+            world.change(*["INSERT INTO t (k, v) VALUES (1, 10)"] * 3)
+        case _:
+            for file in sorted((tmp_path / "d").rglob("*"), reverse=True):
+                file.rmdir() if file.is_dir() else file.unlink()
+            spark.table("other").write.format("delta").save(str(tmp_path / "d"))
+    world.fails("VERIFY INCREMENTAL VIEW strict", "TIDEMILL_HISTORY_GONE")
+    world.goes_full("SOURCE_REPLACED")
+    world.change(f"INSERT INTO {named} (k, v) VALUES (2, 20)")
+    world.goes_on(1)
+
+
+@FEED
+def test_overwritten_with_other_columns(fresh: World, feed: bool) -> None:
+    """It stays the same table, and the columns that are used are what they were."""
+    world, spark = fresh, fresh.spark
+    table(world, feed)
+    world.both(GROUPED)
+    frame = spark.sql("SELECT * FROM VALUES (10L, 1, 'x'), (2L, 2, 'y') AS other(v, k, other)").write.format("delta")
+    frame.mode("overwrite").option("overwriteSchema", "true").saveAsTable("t")
+    # A row that a commit took out and put back is seen in a feed only.
+    world.goes_on(*((2, 4) if feed else (1, 3)))
+    world.change(
+        "CREATE TABLE more (k INT, more INT, v BIGINT) USING delta", "INSERT INTO more VALUES (1, 1, 1), (7, 7, 7)"
+    )
+    world.change("TRUNCATE TABLE t", "CREATE OR REPLACE TABLE t SHALLOW CLONE more")
+    world.goes_on(2, 2)
+    world.change("ALTER TABLE t ADD COLUMN z INT", "INSERT INTO t (k, v) VALUES (2, 20)")
+    world.goes_on(1)
+
+
+def test_a_shallow_clone_as_a_source(fresh: World) -> None:
+    """It has files of its own and those of the table that it was cloned from."""
+    world = fresh
+    table(world, feed=False)
+    world.change("CREATE TABLE c SHALLOW CLONE t")
+    world.both(GROUPED.replace("FROM t", "FROM c"))
+    world.change("INSERT INTO t VALUES (8, 8)", "DELETE FROM t WHERE k = 1")
+    world.nothing()
+    world.change("UPDATE c SET v = 20 WHERE k = 2", "INSERT INTO c VALUES (9, 9)", "DELETE FROM c WHERE k = 4")
+    world.goes_on(2, 2)
+    world.change("OPTIMIZE c")
+    world.nothing()
+    world.change("DELETE FROM c WHERE k = 3")
+    world.goes_on(0, 1)
 
 
 def test_a_parquet_table_becomes_delta(fresh: World) -> None:
