@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row
 
+from tests.conftest import location_of
 from tests.system.conftest import Jobs, World
 from tidemill.runtime.execution import Execution
 
@@ -207,6 +208,64 @@ def test_a_shallow_clone_as_a_source(fresh: World) -> None:
     world.nothing()
     world.change("DELETE FROM c WHERE k = 3")
     world.goes_on(0, 1)
+
+
+@FEED
+@pytest.mark.parametrize("what", ["files", "log"])
+def test_history_that_is_gone(fresh: World, feed: bool, what: str) -> None:
+    world = fresh
+    kept = [f"delta.{what}RetentionDuration = 'interval 1 hours'" for what in ("log", "deletedFile")]
+    table(world, feed, ", ".join([*kept, "delta.checkpointInterval = 3"]))
+    world.both(GROUPED)
+    world.change("UPDATE t SET v = 10 WHERE k = 1", "DELETE FROM t WHERE k = 2", "INSERT INTO t VALUES (5, 5)")
+    if what == "files":
+        vacuum(world)
+    else:
+        # As Delta's clean-up does when a checkpoint is written, which takes days to have something to remove.
+        log = location_of(world.spark, "t") / "_delta_log"
+        assert (log / f"{6:020}.checkpoint.parquet").exists()
+        for version in range(6):
+            for file in log.glob(f"*{version:020}.*"):
+                file.unlink()
+    world.fails("VERIFY INCREMENTAL VIEW strict", "TIDEMILL_HISTORY_GONE")
+    world.goes_full("HISTORY_GONE")
+    world.change("UPDATE t SET v = 11 WHERE k = 1")
+    world.goes_on(1, 1)
+
+
+@FEED
+def test_an_old_snapshot_that_is_gone_while_the_changes_are_there(fresh: World, feed: bool) -> None:
+    """After OPTIMIZE and VACUUM the change of a join must not be computed from the old content of a table."""
+    world = fresh
+    table(world, feed)
+    world.change("CREATE TABLE u (k INT, w INT) USING delta", "INSERT INTO u VALUES (1, 1), (2, 2), (2, 2), (6, 6)")
+    query = "SELECT t.k, v, w FROM t {} JOIN u ON t.k = u.k"
+    world.view("inner_rows", query.format(""), "INCREMENTAL")
+    world.view("outer_rows", query.format("LEFT"), "AUTO")
+    world.view("groups", "SELECT w, MAX(v) AS m, COUNT(*) AS n FROM t JOIN u ON t.k = u.k GROUP BY w", "AUTO")
+
+    def refreshed(*allowed: str) -> dict[str, str]:
+        kinds: dict[str, str] = {}
+        for name in world.queries:
+            row = world.spark.sql(f"REFRESH INCREMENTAL VIEW {name}").collect()[0]
+            assert row.kind == "INCREMENTAL" or (row.reason or "").split(":")[0] in allowed, row
+            world.equal(name)
+            kinds[name] = row.kind
+        return kinds
+
+    for name in ("t", "u"):
+        world.change(f"OPTIMIZE {name}")
+        vacuum(world, name)
+    # One that did not change is what it was, though its old files are gone.
+    world.change("INSERT INTO u VALUES (1, 10), (6, 61)")
+    assert refreshed("HISTORY_GONE")["inner_rows"] == "INCREMENTAL"
+    for name in ("t", "u"):
+        world.change(f"OPTIMIZE {name}")
+        vacuum(world, name)
+    world.change("INSERT INTO t VALUES (6, 60), (2, 200)", "INSERT INTO u VALUES (1, 11), (6, 62)")
+    refreshed("HISTORY_GONE")
+    world.change("DELETE FROM t WHERE k = 2", "UPDATE u SET w = 0 WHERE k = 1")
+    refreshed()
 
 
 def test_a_parquet_table_becomes_delta(fresh: World) -> None:
