@@ -1,4 +1,5 @@
-"""Changes of TPC-H Delta tables, as SQL statements: deterministic in the seed, shared by demo, tests and benchmarks.
+"""Changes of TPC-H and TPC-DS Delta tables, as SQL statements: deterministic in the seed, shared by demo, tests and
+benchmarks.
 
 Rows are picked by a hash of their key and the seed, so that an order and its line items are picked together without a
 join, and a round can be repeated.  New rows are copies of picked rows under keys above all present ones: they pass the
@@ -29,6 +30,12 @@ class Table:
     key: tuple[str, ...]
     fresh: str
     updates: Mapping[str, str]
+
+    @property
+    def step(self) -> str:
+        """What is added to `fresh` in new rows.  A relation of one row, joined: Delta does not read itself in a scalar
+        sub-query."""
+        return f"(SELECT max({self.fresh}) AS step FROM {self.name})"
 
 
 TABLES = {
@@ -79,8 +86,7 @@ TABLES = {
 }
 # Orders and their line items are picked, and renumbered, by the order's key.
 ORDERS_AND_LINES = (("lineitem", "l_orderkey"), ("orders", "o_orderkey"))
-# New keys are old keys plus this.  A relation of one row, joined: Delta does not read itself in a scalar subquery.
-ORDER_STEP = "(SELECT max(o_orderkey) AS step FROM orders)"
+ORDER_STEP = TABLES["orders"].step
 
 
 def inserts(seed: int, share: float) -> tuple[str, ...]:
@@ -96,19 +102,34 @@ def deletes(seed: int, share: float) -> tuple[str, ...]:
 
 def updates(seed: int, share: float) -> tuple[str, ...]:
     """Updates `share` of the orders and their line items."""
-    return tuple(_update(name, _pick((key,), seed, 0, share)) for name, key in ORDERS_AND_LINES)
+    return tuple(_update(TABLES[name], _pick((key,), seed, 0, share)) for name, key in ORDERS_AND_LINES)
 
 
 def merges(seed: int, share: float) -> tuple[str, ...]:
     """One MERGE per table with the mix of change F."""
-    return tuple(_merge(TABLES[name], key, seed, share) for name, key in ORDERS_AND_LINES)
+    return tuple(_merge(TABLES[name], (key,), key, ORDER_STEP, seed, share) for name, key in ORDERS_AND_LINES)
+
+
+def merge(table: Table, seed: int, share: float) -> str:
+    """One MERGE with the mix of change R: `share` random rows of the table."""
+    return _merge(table, table.key, table.fresh, table.step, seed, share)
+
+
+def update(table: Table, seed: int, share: float) -> str:
+    """Updates `share` of the table's rows."""
+    return _update(table, _pick(table.key, seed, 0, share))
+
+
+def delete(table: Table, seed: int, share: float) -> str:
+    """Deletes `share` of the table's rows."""
+    return _delete(table.name, _pick(table.key, seed, 0, share))
 
 
 def change_f(seed: int, share: float = 0.01) -> tuple[str, ...]:
     """Change F: `share` of orders and their line items; 60 % new keys, 20 % deleted, 20 % updated."""
     made: list[str] = []
     for name, key in ORDERS_AND_LINES:
-        made += _mix(name, (key,), key, ORDER_STEP, seed, share)
+        made += _mix(TABLES[name], (key,), key, ORDER_STEP, seed, share)
     return tuple(made)
 
 
@@ -116,8 +137,7 @@ def change_r(seed: int, share: float = 0.01) -> tuple[str, ...]:
     """Change R: `share` random rows of every table, in the same mix.  Tables of a few rows may happen to have none."""
     made: list[str] = []
     for table in TABLES.values():
-        step = f"(SELECT max({table.fresh}) AS step FROM {table.name})"
-        made += _mix(table.name, table.key, table.fresh, step, seed, share)
+        made += _mix(table, table.key, table.fresh, table.step, seed, share)
     return tuple(made)
 
 
@@ -127,12 +147,12 @@ def apply(spark: SparkSession, statements: Iterable[str]) -> None:
         spark.sql(statement)
 
 
-def _mix(name: str, key: tuple[str, ...], fresh: str, step: str, seed: int, share: float) -> list[str]:
+def _mix(table: Table, key: tuple[str, ...], fresh: str, step: str, seed: int, share: float) -> list[str]:
     new, gone = NEW * share, (NEW + DELETED) * share
     return [
-        _delete(name, _pick(key, seed, new, gone)),
-        _update(name, _pick(key, seed, gone, share)),
-        _insert(name, fresh, step, key[0], _pick(key, seed, 0, new)),
+        _delete(table.name, _pick(key, seed, new, gone)),
+        _update(table, _pick(key, seed, gone, share)),
+        _insert(table.name, fresh, step, key[0], _pick(key, seed, 0, new)),
     ]
 
 
@@ -154,25 +174,25 @@ def _delete(name: str, condition: str) -> str:
     return f"DELETE FROM {name} WHERE {condition}"
 
 
-def _update(name: str, condition: str) -> str:
-    assignments = ", ".join(f"{column} = {value}" for column, value in TABLES[name].updates.items())
-    return f"UPDATE {name} SET {assignments} WHERE {condition}"
+def _update(table: Table, condition: str) -> str:
+    assignments = ", ".join(f"{column} = {value}" for column, value in table.updates.items())
+    return f"UPDATE {table.name} SET {assignments} WHERE {condition}"
 
 
-def _merge(table: Table, key: str, seed: int, share: float) -> str:
+def _merge(table: Table, key: tuple[str, ...], fresh: str, step: str, seed: int, share: float) -> str:
     new, gone = NEW * share, (NEW + DELETED) * share
-    columns = [key, *table.updates]
+    columns = [fresh, *table.updates]
 
     def rows(change: str, values: Mapping[str, str], low: float, high: float) -> str:
         items = ", ".join(f"{values.get(column, column)} AS {column}" for column in columns)
         return (
             f"SELECT * EXCEPT ({', '.join(columns)}, step), {items}, '{change}' AS change "
-            f"FROM {table.name} CROSS JOIN {ORDER_STEP} WHERE {_pick((key,), seed, low, high)}"
+            f"FROM {table.name} CROSS JOIN {step} WHERE {_pick(key, seed, low, high)}"
         )
 
     source = " UNION ALL ".join(
         (
-            rows("insert", {key: f"{key} + step"}, 0, new),
+            rows("insert", {fresh: f"{fresh} + step"}, 0, new),
             rows("delete", {}, new, gone),
             rows("update", table.updates, gone, share),
         )

@@ -33,6 +33,7 @@ SUITES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "sources": ("tests/system/test_sources.py tests/system/test_file_sources.py", {}),
     "delta sources": ("tests/system/test_delta_sources.py tests/system/test_schema_changes.py", {}),
     "hostile": ("tests/system/test_hostile_names.py", {}),
+    "tpcds": ("tests/system/test_tpcds.py", {"TIDEMILL_QUERIES": "all"}),
     "pitfalls": ("tests/system/test_pitfalls.py", {}),
 }
 
