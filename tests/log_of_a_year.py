@@ -6,16 +6,35 @@ import json
 from pathlib import Path
 from urllib.parse import unquote
 
+from tidemill.runtime.log import SPAN
 
-def grow(location: str, runs: int) -> None:
-    """Adds copies of the newest entry, each as the next run, until the log has so many."""
-    folder = Path(unquote(location.removeprefix("file:"))) / "_tidemill" / "log"
+
+def grow(location: str, runs: int, vacuumed: bool = False) -> None:
+    """Adds copies of the newest entry, each as the next run, until the log has so many.
+
+    `vacuumed`: all but the last thousand to two thousand are in checkpoints, as VACUUM leaves them.
+    """
+    root = Path(unquote(location.removeprefix("file:"))) / "_tidemill"
+    folder = root / "log"
     newest = max(int(p.stem) for p in folder.glob("*.json") if p.stem.isdigit())
     entry = json.loads((folder / f"{newest:020d}.json").read_text())
-    changed = {"run": -1, "output_run": -1, "mark": "MARK", "metrics": {**entry["metrics"], "run": -1, "row": -1}}
-    text = json.dumps({**entry, **changed})
-    for run in range(newest + 1, runs):
-        (folder / f"{run:020d}.json").write_text(text.replace(": -1", f": {run}").replace("MARK", f"{run:032x}"))
+
+    def of(run: int) -> dict[str, object]:
+        own = {
+            "run": run,
+            "output_run": run,
+            "mark": f"{run:032x}",
+            "metrics": {**entry["metrics"], "run": run, "row": run},
+        }
+        return {**entry, **own}
+
+    covered = (runs // SPAN - 1) * SPAN if vacuumed else 0
+    for first in range(0, covered, SPAN):
+        (root / "checkpoints").mkdir(exist_ok=True)
+        rows = [{name: of(run)[name] for name in ("mark", "metrics")} for run in range(first, first + SPAN)]
+        (root / "checkpoints" / f"{first // SPAN:020d}.json").write_text(json.dumps(rows))
+    for run in range(max(newest + 1, covered), runs):
+        (folder / f"{run:020d}.json").write_text(json.dumps(of(run)))
     # what Hadoop's checksum of the hint was is no longer true
     (folder / ".newest.crc").unlink(missing_ok=True)
     (folder / "newest").write_text(str(runs - 1))
