@@ -191,6 +191,9 @@ def test_another_query(spark: SparkSession, view: str, words: str) -> None:
 
     def after(trial: int, where: str) -> None:
         check(spark, "v", where)
+        spark.sql("REFRESH INCREMENTAL VIEW v")
+        said = spark.sql("SHOW CREATE INCREMENTAL VIEW v").collect()[0][0]
+        assert spark.table("v").columns == (["k", "n", "m"] if "s + n AS m" in said else ["k", "s", "n"]), where
         spark.sql(f"{words} {query(trial)}")
         assert difference(spark, "v", query(trial)) == (0, 0), where
 
@@ -199,6 +202,9 @@ def test_another_query(spark: SparkSession, view: str, words: str) -> None:
 
 def test_amendments_and_another_name(spark: SparkSession, view: str) -> None:
     def again(trial: int, where: str) -> None:
+        spark.sql("REFRESH INCREMENTAL VIEW v")
+        said = spark.sql("SHOW CREATE INCREMENTAL VIEW v").collect()[0][0]
+        assert f"COMMENT '{spark.catalog.getTable('v').description}'" in said or "COMMENT" not in said, where
         spark.sql(f"ALTER INCREMENTAL VIEW v SET COMMENT 'number {trial}'")
         assert f"COMMENT 'number {trial}'" in spark.sql("SHOW CREATE INCREMENTAL VIEW v").collect()[0][0], where
         check(spark, "v", where)

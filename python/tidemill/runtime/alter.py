@@ -8,13 +8,11 @@ from typing import Any
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.runtime import analysis, catalog, graph, planning, sessions, views
-from tidemill.runtime.definition import amended
 from tidemill.runtime.replace import alter_query
 from tidemill.runtime.views import View
 from tidemill.sql.statements import (
     Action,
     Alter,
-    Create,
     RenameTo,
     SetComment,
     SetPolicy,
@@ -40,7 +38,7 @@ def alter(jvm: Jvm, statement: Alter, sql: str, warnings: list[str]) -> list[lis
         case action:
             _check(jvm, view, action)
             views.amend(view, action)
-            _tell_readers(jvm, view, action)
+            _tell_readers(view, action)
     return []
 
 
@@ -89,14 +87,10 @@ def _check(jvm: Jvm, view: View, action: Action) -> None:
 
 def _with(view: View, action: Action) -> View:
     definition = view.definition
-    return View(replace(definition, amendments=(*definition.amendments, action)), view.files, view.head)
+    return View(replace(definition, amendments=(*definition.amendments, action)), view.files, view.head, view.entry)
 
 
-def _tell_readers(jvm: Jvm, view: View, action: Action) -> None:
+def _tell_readers(view: View, action: Action) -> None:
     """Comment and properties stand in the catalog entry too, and in a Delta table."""
     if isinstance(action, SetComment | SetProperties | UnsetProperties):
-        create: Create = amended(view.definition.create, action)
-        catalog.alter_entry(
-            jvm, view.definition.name, properties=dict(create.properties), comment=create.comment, schema=None
-        )
         _with(view, action).describe()

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
-from tidemill.runtime.files import UndecidedError
+from tidemill.runtime.files import Invoker, UndecidedError
 
 VIEW_PROPERTY = "tidemill.view"
 KEEP_FILES = "tidemill.keepFiles"
@@ -19,7 +19,7 @@ SESSION_CATALOG = "spark_catalog"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the catalog says of a name."""
+    """What the catalog says of a name; `schema`: its columns as a StructType in JSON."""
 
     name: tuple[str, ...]
     type: str
@@ -27,6 +27,7 @@ class Entry:
     location: str | None
     properties: Mapping[str, str]
     comment: str | None
+    schema: Mapping[str, Any]
 
     @property
     def is_view(self) -> bool:
@@ -39,6 +40,14 @@ class Entry:
         if self.is_view:
             return "an incremental view"
         return "a view" if self.type == "VIEW" else "a table"
+
+    def has_columns(self, schema: Mapping[str, Any]) -> bool:
+        """Whether it has these columns: names (catalogs may keep them in lower case), types and comments."""
+        return _columns(self.schema) == _columns(schema)
+
+    def describes(self, properties: Mapping[str, str], comment: str | None) -> bool:
+        """Whether it has this comment and these properties, whatever others there are."""
+        return self.comment == comment and properties.items() <= self.properties.items()
 
 
 def qualify(jvm: Jvm, name: Sequence[str]) -> tuple[str, ...]:
@@ -60,7 +69,7 @@ def check_name(jvm: Jvm, qualified: Sequence[str]) -> None:
     jvm.invoke("catalog", {"do": "check_name", "name": list(qualified)})
 
 
-def lookup(jvm: Jvm, qualified: Sequence[str]) -> Entry | None:
+def lookup(jvm: Invoker, qualified: Sequence[str]) -> Entry | None:
     """The entry of a qualified name; None if there is none."""
     answer = jvm.invoke("catalog", {"do": "lookup", "name": list(qualified)})
     return None if answer is None else _entry(answer)
@@ -113,7 +122,7 @@ def create_entry(
 
 
 def alter_entry(
-    jvm: Jvm,
+    jvm: Invoker,
     qualified: Sequence[str],
     properties: Mapping[str, str],
     comment: str | None,
@@ -139,7 +148,7 @@ def drop_entry(jvm: Jvm, qualified: Sequence[str]) -> None:
     jvm.invoke("catalog", {"do": "drop_table", "name": list(qualified)})
 
 
-def refresh_entry(jvm: Jvm, qualified: Sequence[str]) -> None:
+def refresh_entry(jvm: Invoker, qualified: Sequence[str]) -> None:
     """Has the session read the entry's files anew."""
     jvm.invoke("catalog", {"do": "refresh", "name": list(qualified)})
 
@@ -157,4 +166,9 @@ def _entry(answer: Mapping[str, Any]) -> Entry:
         answer.get("location"),
         answer.get("properties") or {},
         answer.get("comment"),
+        answer["schema"],
     )
+
+
+def _columns(schema: Mapping[str, Any]) -> list[tuple[str, Any, str | None]]:
+    return [(f["name"].lower(), f["type"], f.get("metadata", {}).get("comment")) for f in schema["fields"]]

@@ -13,7 +13,7 @@ from typing import Any
 from tidemill.runtime.history import RunRow
 from tidemill.search.compaction import Piece
 
-FORMAT = 1
+FORMAT = 2
 File = Mapping[str, Any]
 
 

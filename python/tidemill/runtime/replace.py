@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
-from tidemill.runtime import catalog, leases, planning, running, sessions, views, writers
+from tidemill.runtime import leases, planning, running, sessions, views, writers
 from tidemill.runtime.catalog import Entry
 from tidemill.runtime.definition import DEFINITIONS, Definition
 from tidemill.runtime.draft import Draft, drafted
@@ -76,19 +76,13 @@ def _switch(jvm: Jvm, view: View, draft: Draft, sql: str) -> None:
         return planning.plan(situation, "FIRST" if situation.first else None, lost.states, refill="FIRST")
 
     planning.check_policy(situation, planned(lost))
-    switched = View(definition, view.files, view.head)
+    switched = View(definition, view.files, view.head, view.entry)
     switched.result.check()
     with writers.writing(view.files, view.location):
         record = _filled(draft, switched, situation, planned, lost)
     leases.give_up(view, kept=definition.sources)
     switched.publish(record)
-    catalog.alter_entry(
-        jvm,
-        definition.name,
-        properties=dict(create.properties),
-        comment=create.comment,
-        schema=definition.schema,
-    )
+    switched.describe_entry()
     switched.refresh_readers(jvm)
 
 

@@ -36,7 +36,8 @@ class Lost:
 
 @dataclass
 class View:
-    """An incremental view as its location tells; `head` is its last run when the view was opened.
+    """An incremental view as its location tells; `head` is its last run when the view was opened, `entry` what the
+    catalog said of it if it was opened by its name.
 
     Not frozen: what is read from storage is read once and kept for the length of one statement.
     """
@@ -44,6 +45,7 @@ class View:
     definition: Definition
     files: Files
     head: Record | None = None
+    entry: Entry | None = None
 
     @property
     def location(self) -> str:
@@ -109,14 +111,22 @@ class View:
             self.result.publish(record, self.head)
 
     def describe(self) -> None:
-        """Shows comment and properties as they are now."""
+        """Shows columns, comment and properties as they are now, in the catalog and in a Delta table."""
+        self.describe_entry()
         if self.head is None or self.head.output_run is None:
             self.result.prepare()
         else:
             self.result.publish(self.head, self.head)
 
     def publish_if_behind(self) -> None:
-        """Does what a run that died between commit and publishing left undone (design 9a.2)."""
+        """Does what a statement that died behind its commit left undone (design 9a.2)."""
+        create = self.definition.create
+        entry = self.entry
+        if entry is not None and not (
+            entry.has_columns(self.definition.schema) and entry.describes(dict(create.properties), create.comment)
+        ):
+            self.describe_entry()
+            catalog.refresh_entry(self.files.jvm, self.definition.name)
         head = self.head
         if head is None or head.output_run is None:
             return
@@ -124,6 +134,17 @@ class View:
         if shown != self.result.due(head):
             before = self.log.read(shown) if shown is not None and shown < head.run else None
             self.result.publish(head, before)
+
+    def describe_entry(self) -> None:
+        """Shows columns, comment and properties as they are now in the catalog."""
+        create, schema = self.definition.create, self.definition.schema
+        catalog.alter_entry(
+            self.files.jvm,
+            self.definition.name,
+            properties=dict(create.properties),
+            comment=create.comment,
+            schema=None if self.entry is not None and self.entry.has_columns(schema) else schema,
+        )
 
     def refresh_readers(self, jvm: Jvm) -> None:
         """Has the caller's session read the new content, cached plans included."""
@@ -174,6 +195,7 @@ def open_entry(jvm: Jvm, found: Entry) -> View:
     opened = None if found.location is None else at_location(files, files.qualify(found.location), found.name)
     if opened is None:
         raise TidemillError("TIDEMILL_NOT_FOUND", {"view": f"{'.'.join(found.name)} (its files at {found.location})"})
+    opened.entry = found
     return opened
 
 
