@@ -34,6 +34,7 @@ SUITES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "delta sources": ("tests/system/test_delta_sources.py tests/system/test_schema_changes.py", {}),
     "hostile": ("tests/system/test_hostile_names.py", {}),
     "tpcds": ("tests/system/test_tpcds.py", {"TIDEMILL_QUERIES": "all"}),
+    "stacked": ("tests/front/test_stacked_extensions.py", {}),
     "pitfalls": ("tests/system/test_pitfalls.py", {}),
 }
 
