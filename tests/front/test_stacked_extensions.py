@@ -10,9 +10,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.front.servers import Server
+from tests.front.servers import Refused, Server
 from tidemill.bridge.attach import DELTA_EXTENSION, EXTENSION
 
 pytestmark = pytest.mark.slow
@@ -127,3 +129,38 @@ def test_words_of_one_in_names_of_the_other(sql: Sql) -> None:
     assert [row["kind"] for row in sql("REFRESH INCREMENTAL VIEW history")] == ["INCREMENTAL"]
     assert sql("DESCRIBE HISTORY incremental")[-1]["operation"] == "CREATE TABLE"
     assert [row["col_name"] for row in sql("DESCRIBE INCREMENTAL VIEW history")] == ["k", "v"]
+
+
+def test_each_refuses_in_its_own_words(sql: Sql) -> None:
+    sql("CREATE TABLE d (k INT, v BIGINT) USING delta")
+    sql("CREATE INCREMENTAL VIEW w USING delta SCHEDULE (ON DEMAND) AS SELECT k, v FROM d")
+    expected = {
+        "VACUUM d RETAIN x HOURS": "PARSE_SYNTAX_ERROR",
+        "VACUUM INCREMENTAL VIEW w RETAIN x HOURS": "PARSE_SYNTAX_ERROR",
+        "RESTORE TABLE d TO VERSION AS OF 70": "DELTA_CANNOT_RESTORE_TABLE_VERSION",
+        "REFRESH INCREMENTAL VIEW d": "TIDEMILL_NOT_AN_INCREMENTAL_VIEW",
+        MERGE.format("w"): "TIDEMILL_USE_OTHER_STATEMENT",
+        "UPDATE w SET v = 1": "TIDEMILL_USE_OTHER_STATEMENT",
+        "DELETE FROM w": "TIDEMILL_USE_OTHER_STATEMENT",
+        "OPTIMIZE w": "TIDEMILL_USE_OTHER_STATEMENT",
+        "RESTORE TABLE w TO VERSION AS OF 0": "TIDEMILL_USE_OTHER_STATEMENT",
+        "REORG TABLE w APPLY (PURGE)": "TIDEMILL_USE_OTHER_STATEMENT",
+        "VACUUM w": "TIDEMILL_USE_OTHER_STATEMENT",
+        "TRUNCATE TABLE w": "TIDEMILL_USE_OTHER_STATEMENT",
+        "INSERT INTO w VALUES (1, 1)": "TIDEMILL_USE_OTHER_STATEMENT",
+        "ALTER TABLE w SET TBLPROPERTIES ('a' = 'b')": "TIDEMILL_USE_OTHER_STATEMENT",
+        "ALTER TABLE w ADD COLUMN z INT": "TIDEMILL_USE_OTHER_STATEMENT",
+        "DROP TABLE w": "TIDEMILL_USE_OTHER_STATEMENT",
+        "DESCRIBE HISTORY w": "WRITE",
+        "SHOW CREATE TABLE w": "CREATE TABLE",
+    }
+    wrong = {text: said for text, words in expected.items() if words not in (said := answer(sql, text))}
+    assert wrong == {}, "\n".join(wrong)
+
+
+def answer(sql: Sql, text: str) -> str:
+    """The error of a statement, or its rows."""
+    try:
+        return str(sql(text))
+    except (PySparkException, Py4JJavaError, Refused) as error:
+        return str(error)

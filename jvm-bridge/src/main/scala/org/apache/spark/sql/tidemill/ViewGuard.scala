@@ -8,7 +8,7 @@ import tidemill.spark.Errors
 
 import org.apache.spark.sql.{classic, AnalysisException, SparkSession}
 import org.apache.spark.sql.catalyst.TableIdentifier
-import org.apache.spark.sql.catalyst.analysis.{ResolvedIdentifier, UnresolvedIdentifier, UnresolvedRelation, UnresolvedTable, UnresolvedTableOrView, UnresolvedView}
+import org.apache.spark.sql.catalyst.analysis.{ResolvedIdentifier, ResolvedTable, UnresolvedIdentifier, UnresolvedRelation, UnresolvedTable, UnresolvedTableOrView, UnresolvedView}
 import org.apache.spark.sql.catalyst.catalog.CatalogTable
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression
 import org.apache.spark.sql.catalyst.plans.logical._
@@ -17,6 +17,7 @@ import org.apache.spark.sql.catalyst.util.QuotingUtils
 import org.apache.spark.sql.connector.catalog.{CatalogManager, CatalogV2Util, LookupCatalog}
 import org.apache.spark.sql.execution.command._
 import org.apache.spark.sql.execution.datasources.{CreateTable => CreateV1Table, HadoopFsRelation, LogicalRelation}
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.execution.streaming.runtime.MetadataLogFileIndex
 import org.apache.spark.sql.execution.streaming.sinks.FileStreamSink
 import org.apache.spark.sql.types.StructType
@@ -103,6 +104,14 @@ case class RefuseWrites(session: SparkSession) extends Rule[LogicalPlan] {
     plan
   }
 
+  /** What Delta's own rules make of a DML statement, where they come before this one; the first child is its target. */
+  private val deltas = Map("DeltaDelete" -> "DELETE", "DeltaUpdateTable" -> "UPDATE", "DeltaMergeInto" -> "MERGE")
+
+  /** Begins of the names of nodes over a table that was resolved before this rule came, and the statements they are of. */
+  private val resolved = Seq(
+    "Optimize" -> "OPTIMIZE", "Vacuum" -> "VACUUM", "DeltaReorg" -> "REORG", "Truncate" -> "TRUNCATE TABLE") ++
+    Seq("Add", "Alter", "Drop", "Rename", "Replace", "Set", "Unset").map(_ -> "ALTER TABLE")
+
   private def check(node: LogicalPlan): Unit = node match {
     case insert: InsertIntoStatement => target(insert.table, if (insert.overwrite) "INSERT OVERWRITE" else "INSERT")
     case write: V2WriteCommand => target(write.table, if (write.isInstanceOf[AppendData]) "INSERT" else "INSERT OVERWRITE")
@@ -119,7 +128,11 @@ case class RefuseWrites(session: SparkSession) extends Rule[LogicalPlan] {
     case restore if restore.nodeName == "RestoreTableStatement" =>
       restore.children.flatMap(_.productIterator).foreach { case table: LogicalPlan => target(table, "RESTORE"); case _ => }
     case create: CreateV1Table if create.query.isDefined => v1(create.tableDesc.identifier, create.mode.toString)
+    case write if deltas.contains(write.nodeName) => target(write.children.head, deltas(write.nodeName))
     case other => other.children.foreach {
+      case table: ResolvedTable if CatalogV2Util.isSessionCatalog(table.catalog) =>
+        resolved.collectFirst { case (begin, statement) if other.nodeName.startsWith(begin) => statement }
+          .foreach(refuse((table.catalog.name +: table.identifier.namespace :+ table.identifier.name).toSeq, _))
       case table: UnresolvedTable => changing(table.multipartIdentifier, table.commandName)
       case table: UnresolvedTableOrView => changing(table.multipartIdentifier, table.commandName)
       case view: UnresolvedView => changing(view.multipartIdentifier, view.commandName)
@@ -135,6 +148,9 @@ case class RefuseWrites(session: SparkSession) extends Rule[LogicalPlan] {
       refuse((catalog.name +: name.namespace :+ name.name).toSeq, statement)
     case relation: LogicalRelation =>
       relation.catalogTable.filter(ViewGuard.isView).foreach(t => throw ViewGuard.refusal(t, statement))
+    case relation: DataSourceV2Relation =>
+      for (catalog <- relation.catalog if CatalogV2Util.isSessionCatalog(catalog); name <- relation.identifier)
+        refuse((catalog.name +: name.namespace :+ name.name).toSeq, statement)
     case _ =>
   }
 
