@@ -41,14 +41,16 @@ class _Block:
 @st.composite
 def queries(draw: DrawFn) -> Query:
     """Any query of the surface."""
-    top = draw(st.sampled_from(["plain", "plain", "plain", "union", "limit", "cte"]))
+    top = draw(st.sampled_from(["plain", "plain", "plain", "set", "limit", "cte", "window"]))
     match top:
-        case "union":
+        case "set":
             types = [draw(st.sampled_from(TYPES)) for _ in range(draw(st.integers(1, 3)))]
             parts = [_select(draw, types) for _ in range(draw(st.integers(2, 3)))]
-            block = _union(parts)
+            block = _set(parts, draw(st.sampled_from(SETS)))
             if draw(st.booleans()):
                 block = _over(draw, block.text, [o.type for o in block.outputs])
+        case "window":
+            block = _windows(draw)
         case "limit":
             inner = _block(draw, exact=True)
             order = ", ".join(f"c{i} {draw(st.sampled_from(['ASC', 'DESC']))}" for i in range(len(inner.outputs)))
@@ -64,6 +66,10 @@ def queries(draw: DrawFn) -> Query:
     return Query(block.text, block.checked, tuple(i for i, o in enumerate(block.outputs) if o.scale is not None))
 
 
+SETS = ("UNION ALL", "UNION ALL", "UNION", "INTERSECT", "INTERSECT ALL", "EXCEPT", "EXCEPT ALL")
+JOINS = ("JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN")
+
+
 def _block(draw: DrawFn, *, exact: bool) -> _Block:
     if draw(st.booleans()):
         return _aggregate(draw, *_from(draw), exact=exact)
@@ -76,11 +82,11 @@ def _over(draw: DrawFn, relation: str, types: Sequence[str]) -> _Block:
     columns = [Column(f"q0.c{i}", t) for i, t in enumerate(types)]
     source = f"{name} AS q0"
     if draw(st.booleans()):
-        kind = draw(st.sampled_from(["JOIN", "LEFT JOIN"]))
+        kind = draw(st.sampled_from(JOINS))
         i = draw(st.integers(0, len(types) - 1))
         operator = draw(st.sampled_from(["=", "<=>"]))
         source += f" {kind} {name} AS q1 ON q0.c{i} {operator} q1.c{i}"
-        columns += [Column(f"q1.c{i}", t) for i, t in enumerate(types)]
+        columns += _in_scope(kind, [Column(f"q1.c{i}", t) for i, t in enumerate(types)])
     if draw(st.booleans()):
         return _aggregate(draw, source, columns, exact=False)
     return _select_from(draw, source, columns, [draw(st.sampled_from(TYPES)) for _ in range(draw(st.integers(1, 3)))])
@@ -111,28 +117,102 @@ def _aggregate(draw: DrawFn, source: str, columns: Sequence[Column], *, exact: b
     outputs = tuple(Output(_cast(o.text, o.type), o.type, o.scale) for o in (*grouped, *calls))
     items = [f"{o.text} AS c{i}" for i, o in enumerate(outputs)]
     scales = [f"{o.scale} AS s{i}" for i, o in enumerate(outputs) if o.scale is not None]
-    by = f" GROUP BY {', '.join(o.text for o in outputs[: len(keys)])}" if keys else ""
+    by = f" GROUP BY {_grouping(draw, [o.text for o in outputs[: len(keys)]])}" if keys else ""
     tail = f" FROM {source}{_where(draw, columns)}{by}{having}"
     return _Block("SELECT " + ", ".join(items) + tail, "SELECT " + ", ".join(items + scales) + tail, outputs)
 
 
-def _union(parts: Sequence[_Block]) -> _Block:
-    text = " UNION ALL ".join(p.text for p in parts)
+def _grouping(draw: DrawFn, keys: Sequence[str]) -> str:
+    """The keys, one in five times in several sets."""
+    listed = ", ".join(keys)
+    sets = (f"ROLLUP ({listed})", f"CUBE ({listed})", f"GROUPING SETS (({listed}), ({keys[0]}), ())")
+    return draw(st.sampled_from(sets)) if len(set(keys)) == len(keys) and draw(st.integers(0, 4)) == 0 else listed
+
+
+def _windows(draw: DrawFn) -> _Block:
+    """Rows with functions over their partitions; where ties count, the order is of all columns."""
+    source, columns = _from(draw)
+    total = ", ".join(c.text for c in columns)
+    items = [
+        Output(_cast(scalar(draw, columns, t, 0), t), t) for t in draw(st.lists(st.sampled_from(TYPES), max_size=2))
+    ]
+    for _ in range(draw(st.integers(1, 2))):
+        parts = [scalar(draw, columns, draw(st.sampled_from(TYPES)), 1) for _ in range(draw(st.integers(0, 2)))]
+        by = f"PARTITION BY {', '.join(parts)} " if parts else ""
+        type_ = draw(st.sampled_from(["bigint", "decimal", "string", "date"]))
+        value = scalar(draw, columns, type_, 1)
+        order = f"ORDER BY {value} {draw(st.sampled_from(['ASC', 'DESC NULLS LAST']))}"
+        function, found = draw(
+            st.sampled_from(
+                [
+                    (f"rank() OVER ({by}{order})", "bigint"),
+                    (f"dense_rank() OVER ({by}{order})", "bigint"),
+                    (f"row_number() OVER ({by}ORDER BY {total})", "bigint"),
+                    (f"lag({value}) OVER ({by}ORDER BY {total})", type_),
+                    (f"max({value}) OVER ({by})", type_),
+                    (f"count({value}) OVER ({by}{order})", "bigint"),
+                    (f"count(*) OVER ({by}ORDER BY {total} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)", "bigint"),
+                ]
+            )
+        )
+        items.append(Output(_cast(function, found), found))
+    text = f"SELECT {', '.join(f'{o.text} AS c{i}' for i, o in enumerate(items))} FROM {source}{_where(draw, columns)}"
+    if draw(st.booleans()) and items[-1].type == "bigint":
+        text = f"SELECT * FROM ({text}) WHERE c{len(items) - 1} <= {draw(st.integers(1, 3))}"
+    return _Block(text, text, tuple(items))
+
+
+def _set(parts: Sequence[_Block], operator: str) -> _Block:
+    text = f" {operator} ".join(p.text for p in parts)
     return _Block(text, text, parts[0].outputs)
 
 
 def _where(draw: DrawFn, columns: Sequence[Column]) -> str:
-    return f" WHERE {condition(draw, columns)}" if draw(st.integers(0, 2)) == 0 else ""
+    match draw(st.integers(0, 5)):
+        case 0 | 1:
+            return f" WHERE {condition(draw, columns)}"
+        case 2:
+            asked = _asked(draw, columns)
+            shapes = (asked, f"NOT ({asked})", f"{asked} OR {condition(draw, columns, 1)}")
+            return f" WHERE {draw(st.sampled_from(shapes))}"
+    return ""
+
+
+def _asked(draw: DrawFn, columns: Sequence[Column]) -> str:
+    """A condition with a sub-query of one table, correlated or not."""
+    table = draw(st.sampled_from(TABLES))
+    inner = [Column(f"e.{c}", t) for c, t in COLUMNS.items()]
+    type_ = draw(st.sampled_from(sorted({c.type for c in columns} & {"bigint", "string", "date", "decimal"}) or [KEY]))
+    value, other = scalar(draw, columns, type_, 0), scalar(draw, inner, type_, 0)
+    some = condition(draw, inner, 1)
+    match draw(st.sampled_from(["in", "exists", "exists alone", "scalar", "count"])):
+        case "in":
+            return f"{value} IN (SELECT {other} FROM {table} AS e WHERE {some})"
+        case "exists":
+            more = draw(st.sampled_from(["", f" AND {some}"]))
+            return f"EXISTS (SELECT 1 FROM {table} AS e WHERE {other} = {value}{more})"
+        case "exists alone":
+            return f"EXISTS (SELECT 1 FROM {table} AS e WHERE {some})"
+        case "scalar":
+            return (
+                f"{value} >= (SELECT {draw(st.sampled_from(['min', 'max']))}({other}) FROM {table} AS e WHERE {some})"
+            )
+    return f"(SELECT count(*) FROM {table} AS e WHERE {other} = {value}) < {draw(st.integers(0, 3))}"
+
+
+def _in_scope(kind: str, right: list[Column]) -> list[Column]:
+    """What a join adds to the columns in scope."""
+    return [] if kind in {"LEFT SEMI JOIN", "LEFT ANTI JOIN"} else right
 
 
 def _from(draw: DrawFn, depth: int = 1) -> tuple[str, list[Column]]:
-    """One to four relations, inner and left outer joined, with the columns in scope."""
+    """One to four relations joined, with the columns in scope."""
     text, columns = _relation(draw, 0, depth)
     for n in range(1, draw(st.sampled_from([1, 1, 2, 2, 2, 3, 4]))):
         other, found = _relation(draw, n, depth)
-        kind = draw(st.sampled_from(["JOIN", "JOIN", "LEFT JOIN"]))
+        kind = draw(st.sampled_from(JOINS))
         text += f" {kind} {other} ON {_on(draw, columns, found)}"
-        columns = columns + found
+        columns = columns + _in_scope(kind, found)
     return text, columns
 
 

@@ -62,6 +62,7 @@ REST = {
                              rank() OVER (PARTITION BY b ORDER BY a) AS y FROM t""",
     "generated": "SELECT a, x FROM t LATERAL VIEW OUTER explode(array(b, b + 1)) AS x",
     "offset alone": "SELECT c, d FROM u ORDER BY d, c OFFSET 2",
+    "limit of one row": "SELECT count(DISTINCT a) AS n, sum(b) AS s FROM t ORDER BY count(DISTINCT a) LIMIT 100",
     "limit below": "SELECT a, count(*) AS n FROM (SELECT a, b FROM t ORDER BY b DESC, a LIMIT 4) GROUP BY a",
 }
 QUERIES = {**JOINS, **SUBQUERIES, **SETS, **AGGREGATES, **REST}

@@ -12,7 +12,7 @@ import org.apache.spark.sql.classic.SparkSession
  *
  * Left out on purpose, because they freeze what may change between two runs: ConstantFolding and ComputeCurrentTime
  * (current_date and session variables), PropagateEmptyRelation and ConvertToLocalRelation (inputs that are empty now),
- * LimitPushDown and OptimizeOneRowPlan (maxRows), every rule that reads sizes or snapshots. DecimalAggregates and
+ * LimitPushDown and OptimizeOneRowPlan, every rule that reads sizes or snapshots. DecimalAggregates and
  * RewriteDistinctAggregates hide plain aggregates and are left to the run's own optimiser.
  */
 final class Normalizer(session: SparkSession) extends Optimizer(session.sessionState.catalogManager) {
@@ -49,7 +49,7 @@ final class Normalizer(session: SparkSession) extends Optimizer(session.sessionS
     Batch("Aggregate", fixedPoint, RemoveLiteralFromGroupExpressions, RemoveRepetitionFromGroupExpressions),
     Batch("Operators", fixedPoint,
       PushProjectionThroughUnion, ReorderJoin, EliminateOuterJoin, PushDownPredicates, ColumnPruning, CollapseProject,
-      EliminateOffsets, CombineUnions, BooleanSimplification, SimplifyCasts, PruneFilters,
+      EliminateLimits, EliminateOffsets, CombineUnions, BooleanSimplification, SimplifyCasts, PruneFilters,
       RewriteCorrelatedScalarSubquery, RewriteLateralSubquery, RemoveRedundantAliases, RemoveNoopOperators,
       SimplifyExtractValueOps),
     Batch("Rewrite Subquery", FixedPoint(1),
