@@ -38,6 +38,22 @@ VIEWS = {
     "total": "SELECT COUNT(*) AS n, SUM(v) AS s, MAX(v) AS hi FROM alone",
     "total_having": "SELECT COUNT(*) AS n FROM alone HAVING COUNT(*) > 1",
     "top": "SELECT v, k FROM alone ORDER BY v DESC, k LIMIT 3",
+    "none_of": "SELECT k, v FROM l WHERE k NOT IN (SELECT k FROM r WHERE w BETWEEN 900 AND 999)",
+    "not_there": "SELECT k, v FROM l WHERE NOT EXISTS (SELECT 1 FROM r WHERE r.k = l.k AND w BETWEEN 900 AND 999)",
+    "there": "SELECT k, v FROM l WHERE k IN (SELECT k FROM r)",
+    "not_any": "SELECT k, v FROM l WHERE NOT EXISTS (SELECT 1 FROM r WHERE r.k = l.k)",
+    "one_of_both": "SELECT k FROM l UNION SELECT k FROM r",
+    "in_both": "SELECT k FROM l INTERSECT SELECT k FROM r",
+    "in_both_all": "SELECT k FROM l INTERSECT ALL SELECT k FROM r",
+    "left_only": "SELECT k FROM l EXCEPT SELECT k FROM r",
+    "left_only_all": "SELECT k FROM l EXCEPT ALL SELECT k FROM r",
+    "ranked": "SELECT k, v, rank() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM l",
+    "numbered": "SELECT k, v, w, row_number() OVER (PARTITION BY k ORDER BY v) AS n FROM l WHERE k = 3201",
+    "above": "SELECT k, v FROM alone WHERE v > (SELECT AVG(v) FROM alone)",
+    "one_row": "SELECT k, (SELECT v FROM alone WHERE k = 9) AS x FROM alone",
+    "with_count": "SELECT l.k, l.v, (SELECT COUNT(*) FROM r WHERE r.k = l.k) AS n FROM l",
+    "rolled": "SELECT k, v, COUNT(*) AS n, SUM(w) AS s FROM l GROUP BY ROLLUP (k, v)",
+    "rolled_alone": "SELECT k, COUNT(*) AS n FROM alone GROUP BY ROLLUP (k)",
 }
 
 
@@ -149,6 +165,29 @@ def test_08_coalesce_case_and_is_null_above_an_outer_join(shared: World) -> None
     assert world.rows("SELECT c, s FROM outer_rows WHERE k = 800") == [(-1, "some")]
     after(world, ["DELETE FROM r WHERE k = 800"], "outer_rows", "outer_where")
     assert world.rows("SELECT c, s FROM outer_rows WHERE k = 800") == [(-1, "none")]
+
+
+def test_09_not_in_knows_null(shared: World) -> None:
+    world, views = shared, ("none_of", "not_there")
+    world.change("INSERT INTO l VALUES (900, 9, 0), (901, 9, 0)")
+    after(world, ["INSERT INTO r VALUES (900, 900)"], *views)
+    assert world.rows("SELECT k FROM none_of WHERE v = 9") == [(901,)]
+    after(world, ["INSERT INTO r VALUES (NULL, 901)"], *views)
+    assert world.rows("SELECT k FROM none_of") == []
+    assert world.rows("SELECT k FROM not_there WHERE v = 9") == [(901,)]
+    after(world, ["DELETE FROM r WHERE w = 901", "DELETE FROM l WHERE k = 901"], *views)
+    after(world, ["DELETE FROM r WHERE w = 900"], *views)
+    assert world.rows("SELECT k FROM none_of WHERE v = 9") == [(900,)]
+
+
+def test_10_semi_and_anti_joins_keep_the_left_sides_duplicates(shared: World) -> None:
+    world, views = shared, ("there", "not_any")
+    after(world, ["INSERT INTO l VALUES (1000, 1, 1), (1000, 1, 1)"], *views)
+    after(world, ["INSERT INTO r VALUES (1000, 1), (1000, 1), (1000, 2)"], *views)
+    assert world.rows("SELECT v FROM there WHERE k = 1000") == [(1,), (1,)]
+    after(world, ["DELETE FROM r WHERE k = 1000 AND w = 1"], *views)
+    after(world, ["DELETE FROM r WHERE k = 1000", "INSERT INTO l VALUES (1000, 1, 1)"], *views)
+    assert world.rows("SELECT v FROM not_any WHERE k = 1000") == [(1,), (1,), (1,)]
 
 
 # -- bags and merging -------------------------------------------------------------------------------------------------
@@ -351,6 +390,29 @@ def test_28_a_level_above_reads_the_net_change(shared: World, prefer: str) -> No
         world.spark.conf.unset("spark.tidemill.method.prefer")
 
 
+def test_31_set_operations_cross_thresholds(shared: World) -> None:
+    world = shared
+    views = ("one_of_both", "in_both", "in_both_all", "left_only", "left_only_all")
+    after(world, ["INSERT INTO l VALUES (3100, 1, 1), (3100, 2, 2), (3100, 3, 3)"], *views)
+    after(world, ["INSERT INTO r VALUES (3100, 1), (3100, 2)", "INSERT INTO r VALUES (NULL, 3100)"], *views)
+    assert world.rows("SELECT k FROM in_both_all WHERE k = 3100") == [(3100,)] * 2
+    assert world.rows("SELECT k FROM left_only_all WHERE k = 3100") == [(3100,)]
+    after(world, ["DELETE FROM l WHERE k = 3100 AND v < 3", "DELETE FROM r WHERE w = 3100"], *views)
+    after(world, ["DELETE FROM l WHERE k = 3100", "DELETE FROM r WHERE k = 3100"], *views)
+    assert world.rows("SELECT k FROM one_of_both WHERE k = 3100") == []
+
+
+def test_32_a_change_ranks_its_partition_anew(shared: World) -> None:
+    world, views = shared, ("ranked", "numbered")
+    world.change("INSERT INTO l VALUES (3200, 1, 0), (3200, 2, 0), (3201, 1, 1), (3201, 1, 2), (3201, 5, 0)")
+    after(world, ["INSERT INTO l VALUES (3200, 3, 0), (NULL, 3200, 0)"], *views)
+    assert world.rows("SELECT v, n FROM ranked WHERE k = 3200") == [(1, 3), (2, 2), (3, 1)]
+    after(world, ["UPDATE l SET k = 3201 WHERE k = 3200 AND v = 2"], *views)  # two partitions
+    after(world, ["DELETE FROM l WHERE k = 3201 AND w = 1"], *views)  # one of two that tie
+    after(world, ["DELETE FROM l WHERE k = 3201"], *views)
+    assert world.rows("SELECT * FROM numbered") == []
+
+
 def test_33_a_limit_is_refilled_from_below(shared: World) -> None:
     world = shared
     world.change("DELETE FROM alone", "INSERT INTO alone VALUES (1, 5), (2, 7), (3, 9), (4, 3), (5, 1)")
@@ -359,6 +421,46 @@ def test_33_a_limit_is_refilled_from_below(shared: World) -> None:
     after(world, ["INSERT INTO alone VALUES (6, 8)", "DELETE FROM alone WHERE v IN (7, 3)"], "top")
     assert world.rows("SELECT v FROM top") == [(1,), (5,), (8,)]
     after(world, ["DELETE FROM alone WHERE v > 1"], "top")
+
+
+def test_34_every_row_depends_on_a_scalar(shared: World) -> None:
+    world, views = shared, ("above", "one_row")
+    world.change("DELETE FROM alone", "INSERT INTO alone VALUES (1, 10), (2, 20), (3, 30)")
+    after(world, ["INSERT INTO alone VALUES (4, 2), (9, 28)"], *views)
+    assert world.rows("SELECT k FROM above") == [(2,), (3,), (9,)]
+    assert world.rows("SELECT DISTINCT x FROM one_row") == [(28,)]
+    world.change("INSERT INTO alone VALUES (9, 29)")
+    world.unmoved("one_row", "SCALAR_SUBQUERY_TOO_MANY_ROWS")
+    world.change("DELETE FROM alone WHERE k = 9")
+    for name in views:
+        world.refresh(name)
+    assert world.rows("SELECT DISTINCT x FROM one_row") == [(None,)]
+    after(world, ["DELETE FROM alone"], *views)
+    after(world, ["INSERT INTO alone VALUES (1, 1)"], *views)
+    assert world.rows("SELECT k FROM above") == []
+
+
+def test_35_a_correlated_count_over_nothing_is_zero(shared: World) -> None:
+    world = shared
+    after(world, ["INSERT INTO l VALUES (3500, 1, 1), (3500, 1, 1)"], "with_count")
+    assert world.rows("SELECT n FROM with_count WHERE k = 3500") == [(0,), (0,)]
+    after(world, ["INSERT INTO r VALUES (3500, 1), (3500, 1)"], "with_count")
+    assert world.rows("SELECT n FROM with_count WHERE k = 3500") == [(2,), (2,)]
+    after(world, ["DELETE FROM r WHERE k = 3500", "DELETE FROM l WHERE k = 3500"], "with_count")
+    after(world, ["INSERT INTO l VALUES (3500, 2, 2)"], "with_count")
+    assert world.rows("SELECT n FROM with_count WHERE k = 3500") == [(0,)]
+
+
+def test_36_grouping_sets_tell_null_from_all(shared: World) -> None:
+    world, views = shared, ("rolled", "rolled_alone")
+    world.change("DELETE FROM alone")
+    after(
+        world, ["INSERT INTO l VALUES (3600, NULL, 1), (NULL, NULL, 1)", "INSERT INTO alone VALUES (NULL, 1)"], *views
+    )
+    assert world.rows("SELECT v, n FROM rolled WHERE k = 3600") == [(None, 1), (None, 1)]
+    assert world.rows("SELECT k, n FROM rolled_alone") == [(None, 1), (None, 1)]
+    after(world, ["DELETE FROM l WHERE k = 3600", "DELETE FROM alone"], *views)  # the total is Spark's, row or none
+    after(world, ["INSERT INTO alone VALUES (1, 1)"], "rolled_alone")
 
 
 def test_37_random_values_are_refused_and_the_clock_follows_the_policy(shared: World) -> None:

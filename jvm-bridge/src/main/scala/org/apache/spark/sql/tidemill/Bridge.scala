@@ -1,5 +1,8 @@
 package org.apache.spark.sql.tidemill
 
+import java.util.concurrent.ExecutionException
+
+import scala.annotation.tailrec
 import scala.io.{Codec, Source}
 import scala.util.Using
 import scala.util.control.ControlThrowable
@@ -14,8 +17,8 @@ import org.apache.spark.sql.classic.SparkSession
 
 /**
  * What Python calls. Each method takes a session and a JSON request, and answers `{"ok": ...}` or
- * `{"failure": number, "class", "condition", "message", "causes": [text]}`, with "jobs" and "cpu_ms" if it ran some; it throws nothing, because an exception would cross py4j
- * as text only.
+ * `{"failure": number, "class", "condition", "message", "causes": [text]}`, with "jobs" and "cpu_ms" if it ran some; it
+ * throws nothing, because an exception would cross py4j as text only.
  */
 object Bridge {
 
@@ -49,13 +52,20 @@ object Bridge {
   lazy val version: String =
     Using.resource(getClass.getResourceAsStream("/tidemill/version"))(Source.fromInputStream(_)(Codec.UTF8).mkString.trim)
 
-  private def failed(e: Throwable): JObject = {
+  private def failed(thrown: Throwable): JObject = {
+    val e = unwrapped(thrown)
     val condition = e match {
       case known: SparkThrowable => Option(known.getCondition)
       case _ => None
     }
     ("failure" -> Failures.keep(e)) ~ ("class" -> e.getClass.getName) ~
       ("condition" -> condition) ~ ("message" -> String.valueOf(e.getMessage)) ~ ("causes" -> causes(e))
+  }
+
+  /** Spark waits for a broadcast in another thread; what failed there comes back in a wrapping that PySpark cannot read. */
+  @tailrec private def unwrapped(e: Throwable): Throwable = e match {
+    case wrapping: ExecutionException if wrapping.getCause != null => unwrapped(wrapping.getCause)
+    case other => other
   }
 
   /** What the causes of a Throwable say, from the outermost on. */
