@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -13,18 +14,27 @@ QUERIES = Path(__file__).resolve().parent / "queries"
 TPCH_TABLES = ("customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier")
 
 
-def tpch_files(scale: float) -> Path:
-    """The folder with one Parquet file per table; made in 1 s per 0.1 of scale if it is not there."""
-    folder = BUILD / "data" / f"tpch-{scale:g}"
+def kept(name: str, make: Callable[[Path], None]) -> Path:
+    """A folder of data under that name; if it is not there, `make` fills it, and it appears when it is complete."""
+    folder = BUILD / "data" / name
     if not folder.exists():
         temporary = folder.with_name(folder.name + ".tmp")
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
-        # Beside the interpreter: a virtual environment's scripts are there whether or not it is activated.
-        program = shutil.which("tpchgen-cli", path=str(Path(sys.executable).parent)) or "tpchgen-cli"
-        subprocess.run([program, "parquet", "-s", f"{scale:g}", "-o", str(temporary)], check=True)
+        make(temporary)
         temporary.rename(folder)
     return folder
+
+
+def tpch_files(scale: float) -> Path:
+    """The folder with one Parquet file per table; made in 1 s per 0.1 of scale if it is not there."""
+
+    def make(folder: Path) -> None:
+        # Beside the interpreter: a virtual environment's scripts are there whether or not it is activated.
+        program = shutil.which("tpchgen-cli", path=str(Path(sys.executable).parent)) or "tpchgen-cli"
+        subprocess.run([program, "parquet", "-s", f"{scale:g}", "-o", str(folder)], check=True)
+
+    return kept(f"tpch-{scale:g}", make)
 
 
 def load_delta(spark: SparkSession, files: Path, tables: tuple[str, ...] = TPCH_TABLES) -> None:

@@ -1,6 +1,5 @@
 """TPC-DS: data by DuckDB's generator, Delta tables made from it, and changes of all tables."""
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import duckdb
 from pyspark.sql import SparkSession
 
 from benchmarks.changes import Table, delete, merge, update
-from benchmarks.data import BUILD
+from benchmarks.data import kept
 
 CONFS = {"spark.sql.ansi.doubleQuotedIdentifiers": "true"}
 """What some of the texts need of a session: they quote names."""
@@ -114,18 +113,15 @@ FEW = 20
 
 def files(scale: float) -> Path:
     """The folder with one Parquet file per table, made if it is not there."""
-    folder = BUILD / "data" / f"tpcds-{scale:g}"
-    if not folder.exists():
-        temporary = folder.with_name(folder.name + ".tmp")
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
+
+    def make(folder: Path) -> None:
         with duckdb.connect() as connection:
             connection.execute("LOAD tpcds")
             connection.execute(f"CALL dsdgen(sf={scale:g})")
             for table in TABLES:
-                connection.execute(f"COPY {table.name} TO '{temporary / table.name}.parquet' (FORMAT PARQUET)")
-        temporary.rename(folder)
-    return folder
+                connection.execute(f"COPY {table.name} TO '{folder / table.name}.parquet' (FORMAT PARQUET)")
+
+    return kept(f"tpcds-{scale:g}", make)
 
 
 def load_delta(spark: SparkSession, folder: Path) -> None:
