@@ -19,6 +19,7 @@ from unittest import mock
 from cost_model.default import DefaultCostModel
 from tests.scalars import Exact, Row
 from tests.semantics import Record, Relation, World, run
+from tidemill.explain import explained
 from tidemill.memo.check import check
 from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Op, Scan, Tree
@@ -236,12 +237,12 @@ class View:
     # -- checks -------------------------------------------------------------------------------------------------------
 
     def _check(self, plan: RunPlan) -> None:
-        assert isfinite(plan.estimated), plan.text
+        assert isfinite(plan.estimated), explained(plan, "PLAN")
         if self.valid is not None:
             self.valid(self.rows(), self)
         else:
             wanted, got = self.oracle().bag([c for c, _ in self.query.output]), Counter(self.rows())
-            assert got == wanted, f"missing {wanted - got}, unexpected {got - wanted}\n{plan.text}"
+            assert got == wanted, f"missing {wanted - got}, unexpected {got - wanted}\n{explained(plan, 'PLAN')}"
         if plan.keys is not None:
             values = [tuple(r[k] for k in plan.keys) for r in self.result]
             assert len(set(values)) == len(values), f"{plan.keys} is no key"
@@ -261,7 +262,9 @@ class View:
             keys = self._keys_of[spec.name]
             kept = _merged([record for piece in self.states[spec.name] for record in piece], keys)
             wanted = _merged(fresh[spec.name], keys)
-            assert kept == wanted, f"state {spec.name} ({spec.form} of {spec.text}): {kept} for {wanted}\n{plan.text}"
+            assert kept == wanted, (
+                f"state {spec.name} ({spec.form} of {spec.text}): {kept} for {wanted}\n{explained(plan, 'PLAN')}"
+            )
 
 
 def _sources(tree: Tree) -> frozenset[int]:

@@ -233,7 +233,7 @@ def _planned(block: Block, query: Query) -> tuple[str, frozenset[str]]:
     text = "\n".join(lines)
     for state, short in names.items():
         text = text.replace(state, short)
-    return text, frozenset(s["rule"] for p in plan.explain["points"] for s in p["steps"])
+    return text, frozenset(used.expression.rule for used in plan.explanation.used)
 
 
 def _wire(node: dict[str, Any], query: Query, depth: int) -> Iterator[str]:

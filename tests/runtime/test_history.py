@@ -100,6 +100,10 @@ def test_explain(spark: SparkSession, sales: str) -> None:
         document = json.loads(spark.sql(f"EXPLAIN INCREMENTAL JSON {target}").collect()[0].plan)
         assert {"points", "methods", "states", "paces", "estimated", "alternatives", "search"} <= set(document)
         assert document["points"][0]["steps"]
+        for mode, words in {"COST": "best of pack", "STATE": "kept: s", "MEMO": "R0: ", "DOT": "digraph"}.items():
+            assert words in spark.sql(f"EXPLAIN INCREMENTAL {mode} {target}").collect()[0].plan
+    measured = spark.sql("EXPLAIN INCREMENTAL COST VIEW summary").collect()[0].plan.split("\n")[-1]
+    assert measured.startswith("run 0 (FULL): estimated ")
     assert [r.run for r in spark.sql("SHOW REFRESHES IN summary").collect()] == [0]
 
 

@@ -8,6 +8,8 @@ import random
 import pytest
 
 from cost_model.default import MODEL
+from tidemill.explain import explained
+from tidemill.explain.document import document
 from tidemill.plan.change import SourceChange
 from tidemill.plan.parse import parse_query
 from tidemill.search.compaction import SHARE, Piece, due
@@ -92,11 +94,11 @@ def test_a_compaction_is_a_step_that_shows_and_costs() -> None:
     step = plan.steps[0]
     assert (step.name, step.first) == (f"compact {plan.states[0].name}", 1)
     assert plan.estimated >= plain.estimated + MODEL.step
-    shown = [s for s in plan.explain["points"][0]["steps"] if s["rule"] == "compact"]
+    shown = [s for s in document(plan, {})["points"][0]["steps"] if s["rule"] == "compact"]
     assert [(s["form"], s["reads"], s["saves"], s["rows"]) for s in shown] == [
         ("attribute", [f"state {plan.states[0].name}"], plan.states[0].name, 200)
     ]
-    assert shown[0]["operator"] in plan.text
+    assert shown[0]["operator"] in explained(plan, "PLAN")
 
 
 @pytest.mark.parametrize(("pieces", "compacted"), [(MOST_UNREAD, False), (MOST_UNREAD + 1, True)])

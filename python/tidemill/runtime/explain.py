@@ -2,33 +2,52 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
+from tidemill.explain import explained
 from tidemill.runtime import analysis, planning, sessions, views
 from tidemill.runtime.planning import Situation
+from tidemill.runtime.views import View
 from tidemill.search.run_plan import RunPlan
 from tidemill.sql.statements import Create, Explain, OnDemand, Point
 
+RUNS_SHOWN = 5
+"""Earlier runs that EXPLAIN INCREMENTAL COST sets beside the plan."""
+
 
 def explain(jvm: Jvm, statement: Explain, sql: str, warnings: list[str]) -> list[list[Any]]:
-    """One row, one column: the plan as text, or the JSON document of sql.md.  Nothing is written, no Spark job runs."""
+    """One row, one column: the plan as the statement's mode shows it.  Nothing is written, no Spark job runs."""
     if statement.view is not None:
-        plan = _of_view(jvm, statement.view)
-    elif statement.create is not None:
-        plan = _of_create(jvm, statement.create)
-    else:
+        return [[_with_what_was(views.find(jvm, statement.view), jvm, statement.mode)]]
+    create = statement.create
+    if create is None:
         assert statement.query is not None
-        plan = _of_create(jvm, Create(("query",), (Point(OnDemand()),), statement.query))
-    return [[json.dumps(plan.explain, ensure_ascii=False) if statement.mode == "JSON" else plan.text]]
+        create = Create(("query",), (Point(OnDemand()),), statement.query)
+    return [[explained(_of_create(jvm, create), statement.mode)]]
 
 
-def _of_view(jvm: Jvm, name: tuple[str, ...]) -> RunPlan:
+def _with_what_was(view: View, jvm: Jvm, mode: str) -> str:
+    """The plan of a view's next run, with sizes of its states, and beside costs those of earlier runs."""
+    stored = {name: state.bytes for name, state in view.head.states.items()} if view.head is not None else {}
+    text = explained(_of_view(jvm, view), mode, stored)
+    return "\n".join((text, *_measured(view))) if mode == "COST" else text
+
+
+def _measured(view: View) -> Iterator[str]:
+    """What was estimated for the last runs, and what they took."""
+    for row in view.history(RUNS_SHOWN):
+        if row.estimated_cost and row.measured_cost is not None:
+            yield (
+                f"run {row.run} ({row.kind}): estimated {row.estimated_cost:.3f}, measured {row.measured_cost:.3f}, "
+                f"{row.measured_cost / row.estimated_cost:.2f} times that"
+            )
+
+
+def _of_view(jvm: Jvm, view: View) -> RunPlan:
     """The plan of the next run at the present positions; with nothing new, of a run after a small change."""
-    view = views.find(jvm, name)
     working = sessions.working(jvm, view.definition.settings)
     with analysis.analysed_again(working, view.definition) as document:
         policy = view.definition.create.policy

@@ -3,16 +3,16 @@ wrote."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 
 from tidemill.memo.memo import Expression
 from tidemill.plan.ops import Empty, Filter, Join, KeyFilter, Negate, Pad, Project, Scan, Sum, Union, Unsign
 from tidemill.plan.query import Query
 from tidemill.search.compaction import Compaction
-from tidemill.search.costing import CostModel
-from tidemill.search.explain import add_compactions, document, text
-from tidemill.search.extract import Extractor
+from tidemill.search.costing import CostModel, CpuMs
+from tidemill.search.explanation import Alternative, Explanation, Used
+from tidemill.search.extract import Extractor, preference_apart
 from tidemill.search.inspect import is_net, unable, view_keys
 from tidemill.search.join_order import BROADCAST_ROWS
 from tidemill.search.lower import COUNT_FIELD, Lowerer, NotComputableError
@@ -34,13 +34,18 @@ class Assembly:
         self._query = query
         self._model = model
         self._extractor = extractor
-        self._used: list[tuple[int, Expression]] = []
+        self._used: dict[tuple[int, Expression], Used] = {}
         self._staged: dict[int, Staged] = {}
         self._specs: list[StateSpec] = []
         self._saves: dict[int, str] = {}
         self._written: dict[str, Staged] = {}
         self._compacted: dict[str, Compaction] = {}
         self._cost = 0.0
+
+    @property
+    def cost(self) -> float:
+        """CPU milliseconds of all steps."""
+        return preference_apart(self._cost)
 
     def base(self, candidate: Candidate) -> None:
         """A state is made anew, as of the end of the run, from anything but itself."""
@@ -149,28 +154,26 @@ class Assembly:
         self._cost += chosen.cost(group)
         if net and not is_net(self.found, chosen, group):
             lowered = lowerer.net(lowered)
-        self._used.extend(u for u in lowerer.used if u not in self._used)
+        for number, e in lowerer.used:
+            if (number, e) not in self._used and (choice := chosen.weighed(number, e)) is not None:
+                self._used[number, e] = Used(number, e, choice.rows, CpuMs(preference_apart(choice.own)))
         return lowered, max((_shuffled(chosen, e) for _, e in lowerer.used), default=0.0)
 
-    def plan(self, kind: str, reason: str | None, alternatives: Sequence[tuple[tuple[str, ...], float]]) -> RunPlan:
-        """The run as it stands; `alternatives`: methods and costs of plans that lost."""
-        found, specs = self.found, self._specs
+    def plan(self, kind: str, reason: str | None, rivals: Callable[[], Sequence[Alternative]]) -> RunPlan:
+        """The run as it stands; `rivals`: plans the alternatives."""
         packs = {e.pack for _, e in self._used} - {CORE}
-        methods = (RECOMPUTE,) if kind == "FULL" else tuple(sorted(packs))
-        explained = document(
-            found, self._extractor, self._used, self._saves, methods, specs, self._cost, kind, reason, alternatives
-        )
-        add_compactions(explained, self._compacted, specs)
+        used = tuple(self._used.values())
         return RunPlan(
             kind=kind,
             reason=reason,
             steps=tuple(self.steps),
-            methods=methods,
-            estimated=self._cost,
-            keys=view_keys(self._query, found),
-            states=tuple(specs),
-            explain=explained,
-            text=text(found, explained),
+            methods=(RECOMPUTE,) if kind == "FULL" else tuple(sorted(packs)),
+            estimated=self.cost,
+            keys=view_keys(self._query, self.found),
+            states=tuple(self._specs),
+            explanation=Explanation(
+                self.found, self._extractor, self._model.name, used, self._saves, self._compacted, rivals
+            ),
         )
 
 

@@ -16,11 +16,17 @@ from math import inf
 from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import Changes, Op, ResultScan, Scan, StateScan
 from tidemill.search.costing import CostModel, CpuMs, Facts, Rows
+from tidemill.search.seed import READ_RESULT, READ_STATE
 
 NOT_PREFERRED = 1e12
 """Added to what a preferred pack could have done in its way."""
 READ_STAGED = 1e-4
 """CPU milliseconds to read a row that the run has staged."""
+
+
+def preference_apart(cost: float) -> float:
+    """A cost without what was added for packs that were not preferred."""
+    return cost % NOT_PREFERRED
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,12 @@ class Extractor:
         """The cheapest allowed way to compute a group, or None."""
         return self._best.get(self._memo.find(group))
 
+    def weighed(self, group: int, e: Expression) -> Choice | None:
+        """What an expression of a group would cost, chosen or not; None if it is not allowed, or lacks an input."""
+        if not self._allowed(self._memo.find(group), e) or any(self.best(i) is None for i in e.inputs):
+            return None
+        return self._choice(group, e)
+
     def _settle(self) -> None:
         self._best = {}
         heap: list[tuple[float, int, int, Choice]] = []
@@ -127,11 +139,11 @@ class Extractor:
                     offer(parent, e)
 
     def _choice(self, group: int, e: Expression) -> Choice:
-        inputs = [self._best[i] for i in e.inputs]
+        inputs = [self._best[self._memo.find(i)] for i in e.inputs]
         rows = [c.rows for c in inputs]
         output = self._model.rows(e.op, rows, self._facts)
         own = self._model.cost(e.op, rows, output, self._facts)
-        if self._prefer is not None and e.pack != self._prefer:
+        if self._prefer is not None and e.pack != self._prefer and e.rule not in {READ_STATE, READ_RESULT}:
             rivals = self._memo.group(group).expressions
             if any(r.pack == self._prefer and self._allowed(group, r) for r in rivals):
                 own = CpuMs(own + NOT_PREFERRED)

@@ -10,7 +10,6 @@ import importlib
 import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 
 from tidemill.errors import TidemillError
 from tidemill.memo.memo import Expression
@@ -22,11 +21,12 @@ from tidemill.rule.rule import Rule
 from tidemill.search.assembly import RECOMPUTE, Assembly
 from tidemill.search.compaction import Piece, due
 from tidemill.search.costing import CostModel
+from tidemill.search.explanation import Alternative
 from tidemill.search.extract import Extractor, reads_the_past
 from tidemill.search.inspect import unable
 from tidemill.search.lower import Lowerer
 from tidemill.search.run_plan import RunPlan, StateSpec, read_by, states_read
-from tidemill.search.seed import Candidate, advance, answered_from_sources
+from tidemill.search.seed import CORE, Candidate, advance, answered_from_sources
 from tidemill.search.space import Space, normal_query, space
 from tidemill.settings import PlannerSettings
 from tidemill.tvr.form import DELTA
@@ -39,6 +39,8 @@ WORTH_A_FULL_RUN = 100.0
 """CPU milliseconds. Below the noise of a few jobs an estimate says nothing: the run stays incremental, which writes
 less and leaves a delta for views above."""
 
+DELTAS = "delta"
+"""The pack that others may build upon."""
 MOST_UNREAD = 32
 """Pieces that a state may have without a thought to merging them, as long as no run reads it."""
 
@@ -115,7 +117,9 @@ class _Planning:
             stored=stored,
         )
 
-    def _extractor(self, found: Space, prefer: str | None = None, *, past: bool = True) -> Extractor:
+    def _extractor(
+        self, found: Space, prefer: str | None = None, *, past: bool = True, packs: frozenset[str] | None = None
+    ) -> Extractor:
         root_delta = found.memo.change(found.root, DELTA)
         preferred = prefer or self.request.settings.prefer
         whole_allowed = preferred == RECOMPUTE and self.request.policy == "AUTO"
@@ -125,7 +129,7 @@ class _Planning:
         def allowed(group: int, e: Expression) -> bool:
             if not past and reads_the_past(e.op):
                 return False
-            if (group, type(e.op)) in barred:
+            if (group, type(e.op)) in barred or (packs is not None and e.pack not in packs):
                 return False
             whole = e.pack == RECOMPUTE and group == found.memo.find(root_delta)
             return whole_allowed or not whole
@@ -153,7 +157,9 @@ class _Planning:
             if plan is None:
                 return self.full(self._why_not(found))
         full = self.full("COST")
-        return full if full.estimated < plan.estimated - WORTH_A_FULL_RUN else plan
+        if full.estimated < plan.estimated - WORTH_A_FULL_RUN:
+            return replace(full, explanation=replace(full.explanation, rivals=plan.explanation.rivals))
+        return plan
 
     def _without_recompute(self, found: Space) -> Extractor:
         barred = answered_from_sources(found.memo)
@@ -204,7 +210,7 @@ class _Planning:
         run.delta(change)
         self._compact(run, followed)
         lost = f"STATE_LOST: {', '.join(sorted(self.request.lost))}" if self.request.lost else None
-        return run.plan("INCREMENTAL", lost, self._alternatives(found))
+        return run.plan("INCREMENTAL", lost, lambda: self._alternatives(found))
 
     def _compact(self, run: Assembly, followed: Sequence[Candidate]) -> None:
         """Puts together the pieces of states that the run reads, where that pays for runs like it; of others, so that
@@ -232,7 +238,7 @@ class _Planning:
             if candidate.name in kept:
                 run.base(candidate)
         run.result()
-        return run.plan("FULL", reason, ())
+        return run.plan("FULL", reason, lambda: [Alternative(RECOMPUTE, (RECOMPUTE,), run.cost)])
 
     def refill(self, reason: str) -> RunPlan:
         """The whole result anew: states that can be read are brought up to date, others worth keeping are made."""
@@ -250,7 +256,7 @@ class _Planning:
         run.result()
         self._compact(run, followed)
         kind = "INCREMENTAL" if read_by(run.steps) & {"changes", "state"} else "FULL"
-        return run.plan(kind, reason, ())
+        return run.plan(kind, reason, tuple)
 
     def _worth_keeping(self) -> frozenset[str]:
         """Names of the states that the cheapest incremental plan of a small change reads, and those they need."""
@@ -273,15 +279,16 @@ class _Planning:
                         pending.append(advance(found.memo, candidate))
         return frozenset(kept)
 
-    def _alternatives(self, found: Space) -> list[tuple[tuple[str, ...], float]]:
-        """The best plan of each pack with what it needs underneath."""
-        change = found.memo.change(found.root, DELTA)
-        result: list[tuple[tuple[str, ...], float]] = []
-        for pack in sorted({r.pack for r in self.rules}):
-            cost = self._extractor(found, pack).cost(change)
-            if cost < inf:
-                result.append(((pack,), cost % 1e12))
-        return result
+    def _alternatives(self, found: Space) -> list[Alternative]:
+        """The best plan of each pack, with `delta` or `recompute` underneath; of `recompute`, all from the sources."""
+
+        def best(pack: str) -> RunPlan | None:
+            if pack == RECOMPUTE:
+                return self.full("COST")
+            return self._change(found, self._extractor(found, pack, packs=frozenset({CORE, pack, DELTAS, RECOMPUTE})))
+
+        plans = {pack: best(pack) for pack in dict.fromkeys(rule.pack for rule in self.rules)}
+        return [Alternative(pack, plan.methods, plan.estimated) for pack, plan in plans.items() if plan is not None]
 
 
 def _model(name: str) -> CostModel:

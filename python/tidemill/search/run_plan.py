@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tidemill.search.wire import Wire
+
+if TYPE_CHECKING:
+    from tidemill.search.explanation import Explanation
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class StateSpec:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """A run, ready to be bound to positions. `estimated` in CPU milliseconds; `explain` as sql.md's JSON document."""
+    """A run, ready to be bound to positions. `estimated` in CPU milliseconds."""
 
     kind: str
     reason: str | None
@@ -53,8 +56,7 @@ class RunPlan:
     estimated: float
     keys: tuple[str, ...] | None
     states: tuple[StateSpec, ...]
-    explain: Mapping[str, Any]
-    text: str
+    explanation: Explanation
 
 
 def states_read(steps: Collection[Step]) -> frozenset[str]:

@@ -30,6 +30,8 @@ from tidemill.tvr.form import ATTRIBUTE, ATTRIBUTE_DELTA, DELTA, SNAPSHOT, FormK
 
 SEED = "evaluate"
 CORE = "core"
+READ_STATE, READ_RESULT = "read_state", "read_result"
+"""What stands as the rule where something kept is read: no method of its own."""
 COUNT_FIELD = "_n"
 
 
@@ -177,7 +179,7 @@ def keep(memo: Memo, candidate: Candidate) -> None:
     else:
         columns = memo.tvrs[candidate.tvr].props.columns
         built = node(Unsign(columns), node(Net(columns), node(candidate.scan)))
-    memo.add(kept.group, built, "read_state", CORE)
+    memo.add(kept.group, built, READ_STATE, CORE)
 
 
 def read_from(candidate: Candidate, stored: Iterable[StateSpec]) -> StateScan | None:
@@ -203,7 +205,7 @@ def keep_result(memo: Memo, root: int) -> None:
         relation = memo.tvrs[number]
         if {c for c, _ in fields} == set(relation.props.columns):
             scan = ResultScan(tuple((c, f, memo.columns.type(c)) for c, f in fields))
-            memo.add(memo.moment(number, SNAPSHOT, old=True), node(scan), "read_result", CORE)
+            memo.add(memo.moment(number, SNAPSHOT, old=True), node(scan), READ_RESULT, CORE)
         op, inputs = relation.expressions[0]
         if not isinstance(op, Project) or not all(isinstance(e, Col) for _, e in op.columns):
             return

@@ -46,7 +46,6 @@ from tidemill.sql.statements import (
 )
 
 EXPLAIN_MODES = ("PLAN", "COST", "STATE", "MEMO", "JSON", "DOT")
-_DEFERRED_MODES = ("COST", "STATE", "MEMO", "DOT")
 
 
 def read_refresh(cursor: Cursor) -> Refresh:
@@ -89,10 +88,7 @@ def read_verify(cursor: Cursor) -> Verify:
 
 def read_explain(cursor: Cursor) -> tuple[Explain, Span | None]:
     cursor.expect("EXPLAIN", "INCREMENTAL")
-    start = cursor.peek().start
     mode = next((mode for mode in EXPLAIN_MODES if cursor.take(mode)), "PLAN")
-    if mode in _DEFERRED_MODES:
-        cursor.mark(f"EXPLAIN INCREMENTAL {mode}", cursor.since(start))
     if cursor.take("VIEW"):
         return Explain(mode, view=cursor.names()), None
     if cursor.at("CREATE"):

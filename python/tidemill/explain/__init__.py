@@ -1,0 +1,34 @@
+"""EXPLAIN INCREMENTAL: what a plan shows of itself, in six ways. A new way is one function and one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tidemill.explain.cost import cost
+from tidemill.explain.document import document
+from tidemill.explain.dot import dot
+from tidemill.explain.memo import memo
+from tidemill.explain.plan import plan
+from tidemill.explain.state import state
+from tidemill.search.run_plan import RunPlan
+
+Document = Mapping[str, Any]
+
+MODES: Mapping[str, Callable[[Document], str]] = {
+    "PLAN": plan,
+    "COST": cost,
+    "STATE": state,
+    "JSON": lambda shown: json.dumps(shown, ensure_ascii=False),
+    "DOT": dot,
+}
+"""The ways that show the document; MEMO shows the space that was searched."""
+
+
+def explained(run: RunPlan, mode: str, stored: Mapping[str, int] | None = None) -> str:
+    """The plan of a run in a mode of the statement.
+
+    `stored`: bytes of the states that the view has on storage.
+    """
+    return memo(run) if mode == "MEMO" else MODES[mode](document(run, stored or {}))

@@ -1,0 +1,54 @@
+"""The space that was searched: each relation of the query, its forms, and all ways that rules found to compute them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidemill.memo.memo import Expression, Group
+from tidemill.plan.text import Printer
+from tidemill.search.extract import preference_apart
+from tidemill.search.run_plan import RunPlan
+
+
+def memo(run: RunPlan) -> str:
+    """Per relation its forms, per form its expressions; `*` marks what the plan carries out.
+
+    An expression's inputs are groups; of those that are no form of a relation, the parts of what rules built, the
+    expressions stand at the end. Costs in CPU milliseconds, all below included.
+    """
+    return "\n".join(_lines(run))
+
+
+def _lines(run: RunPlan) -> Iterator[str]:
+    why = run.explanation
+    space = why.found.memo
+    printer = Printer(space.query, space.columns.name)
+    used = {(u.group, u.expression) for u in why.used}
+
+    def line(group: Group, e: Expression) -> str:
+        choice = why.extractor.weighed(group.number, e)
+        mark = "*" if (group.number, e) in used else " "
+        inputs = f" <- {', '.join(f'G{space.find(i)}' for i in e.inputs)}" if e.inputs else ""
+        worth = (
+            f"{round(choice.rows)} rows, {preference_apart(choice.cost):.3f} ms"
+            if choice is not None
+            else "not computable"
+        )
+        return f"  {mark} {printer.op(e.op)}{inputs}  [{e.pack}/{e.rule}, {worth}]"
+
+    named: set[int] = set()
+    for relation in space.tvrs:
+        for op, inputs in relation.expressions:
+            below = f" <- {', '.join(f'R{i}' for i in inputs)}" if inputs else ""
+            yield f"R{relation.number}: {printer.op(op)}{below}"
+        for form, number in sorted(relation.forms.items(), key=lambda item: str(item[0])):
+            group = space.group(number)
+            again = ", as above" if group.number in named else ""
+            named.add(group.number)
+            yield f"  {form} = G{group.number}{again}"
+            if not again:
+                yield from (f"  {line(group, e)}" for e in group.expressions)
+    for group in space.live_groups():
+        if group.number not in named:
+            yield f"G{group.number}"
+            yield from (line(group, e) for e in group.expressions)

@@ -1,0 +1,46 @@
+"""The plan for people: what is done in which way, what is kept, what it is estimated to cost, what lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def plan(shown: Mapping[str, Any]) -> str:
+    """Per point the steps as trees; then states, costs, alternatives and the search."""
+    return "\n".join(_lines(shown))
+
+
+def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
+    yield f"kind: {shown['kind']}" + (f" ({shown['reason']})" if shown["reason"] else "")
+    yield "methods: " + (", ".join(shown["methods"]) or "none")
+    for point in shown["points"]:
+        yield f"point {point['point']}: price {point['price']}, output {str(point['output']).lower()}"
+        steps = point["steps"]
+        read = {i for s in steps for i in s["inputs"]}
+        for step in steps:
+            if step["id"] not in read:
+                yield from _tree(step, steps, 1)
+    for state in shown["states"]:
+        if state["kept"]:
+            what = f"{state['form']} of {state['of']}"
+            yield f"state {state['name']}: {what}, about {state['rows']} rows; {state['reason']}"
+    yield f"estimated: {shown['estimated']['total']:.1f} ms of CPU"
+    for other in shown["alternatives"]:
+        yield f"alternative {other['pack']} ({', '.join(other['methods'])}): {other['priced']:.1f} ms"
+    search = shown["search"]
+    yield (
+        f"search: {search['groups']} groups, {search['rules_fired']} rules fired, {search['milliseconds']} ms, "
+        f"{search['stopped']}"
+    )
+
+
+def _tree(step: Mapping[str, Any], steps: list[Mapping[str, Any]], depth: int) -> Iterator[str]:
+    saved = f", saves {step['saves']}" if step["saves"] else ""
+    source = f" <- {', '.join(step['reads'])}" if step["reads"] else ""
+    yield (
+        f"{'  ' * depth}{step['id']}: {step['operator']}{source}"
+        f"  [{step['form']}, {step['pack']}/{step['rule']}, {step['rows']} rows, {step['cost']} ms{saved}]"
+    )
+    for i in step["inputs"]:
+        yield from _tree(steps[i], steps, depth + 1)

@@ -1,0 +1,18 @@
+"""The states: which are kept between runs and why, and which could be and are not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def state(shown: Mapping[str, Any]) -> str:
+    """A line for each state that the query could have, the kept ones first."""
+    lines = []
+    for kept, word in ((True, "kept"), (False, "not kept")):
+        for s in shown["states"]:
+            if s["kept"] is kept:
+                size = f", {s['bytes']} bytes" if s["bytes"] is not None else ""
+                lines.append(f"{word}: {s['name']}, {s['form']} of {s['of']}")
+                lines.append(f"  about {s['rows']} rows{size}; {s['reason']}")
+    return "\n".join(lines) or "nothing is kept beside the view's content, and nothing could be"

@@ -1,0 +1,54 @@
+"""What a planned run can tell of how it was found: kept as it is, written out only when somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidemill.memo.memo import Expression
+from tidemill.search.compaction import Compaction
+from tidemill.search.costing import CpuMs, Rows
+from tidemill.search.extract import Extractor
+from tidemill.search.space import Space
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """An expression that the plan carries out, with its estimates when it was chosen; `own`: without its inputs."""
+
+    group: int
+    expression: Expression
+    rows: Rows
+    own: CpuMs
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """The best plan of one pack, with what it needs of others; `cost` in CPU milliseconds."""
+
+    pack: str
+    methods: tuple[str, ...]
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """How a plan was found.
+
+    Attributes:
+        found: the space that was searched.
+        extractor: what was chosen in it, after all steps.
+        model: name of the cost model.
+        used: what is carried out, in the order of the steps.
+        saves: the state that keeps a group's rows.
+        compacted: what is put together, by state.
+        rivals: plans the alternatives; not before they are asked for, as each takes as long as the plan itself.
+    """
+
+    found: Space
+    extractor: Extractor
+    model: str
+    used: Sequence[Used]
+    saves: Mapping[int, str]
+    compacted: Mapping[str, Compaction]
+    rivals: Callable[[], Sequence[Alternative]]

@@ -1,0 +1,147 @@
+"""The six ways in which a plan shows itself, without Spark: what stands in each, and that they agree."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tidemill.explain import MODES, explained
+from tidemill.explain.document import document
+from tidemill.plan.change import SourceChange
+from tidemill.plan.parse import parse_query
+from tidemill.search.planner import PlanRequest, plan_run
+from tidemill.search.run_plan import RunPlan
+from tidemill.settings import PlannerSettings
+
+QUERY = """\
+source 0 t [a: long, b: long] rows=1000000
+aggregate keys=[#9 := #0] calls=[#10 := sum(#1)]
+  filter [(#1 > 3)]
+    scan 0 [#0 := a, #1 := b]
+"""
+EXTREMA = QUERY.replace("sum", "min")
+CHANGE = SourceChange(changed=True, old_readable=True, rows=1e6, inserts=1e3, deletes=1e3)
+PACKS = ["delta", "affected", "recompute"]
+
+
+def planned(text: str, **more: Any) -> RunPlan:
+    request: dict[str, Any] = {"policy": "AUTO", "states": frozenset(), "first": False, "full_reason": None}
+    return plan_run(PlanRequest(query=parse_query(text), sources={0: CHANGE}, **{**request, **more}))
+
+
+@pytest.fixture(scope="module")
+def run() -> RunPlan:
+    """A refresh that reads the state that the filling left."""
+    filling = planned(QUERY, first=True)
+    return planned(QUERY, states=frozenset(s.name for s in filling.states))
+
+
+def test_the_document_holds_all_that_is_promised(run: RunPlan) -> None:
+    shown = json.loads(explained(run, "JSON"))
+    assert {"points", "methods", "states", "paces", "estimated", "alternatives", "search"} <= shown.keys()
+    (point,) = shown["points"]
+    assert (point["point"], point["price"], point["output"]) == (1, 1.0, True)
+    steps = point["steps"]
+    wanted = {"id", "operator", "inputs", "rule", "pack", "form", "reads", "saves", "rows", "cost"}
+    assert all(wanted == s.keys() for s in steps)
+    assert [s["id"] for s in steps] == list(range(len(steps)))
+    assert all(i < s["id"] for s in steps for i in s["inputs"])
+    assert {s["form"] for s in steps} <= {"snapshot", "delta", "positive", "negative", "attribute"}
+    assert {"total", "final", "priced"} <= shown["estimated"].keys()
+    assert {"groups", "rules_fired", "milliseconds", "stopped"} == shown["search"].keys()
+
+
+def test_the_steps_of_a_plan_without_sharing_cost_what_the_plan_costs(run: RunPlan) -> None:
+    """Also of steps whose rows were staged before the last step was lowered."""
+    fresh = planned(EXTREMA, policy="FULL", full_reason="POLICY")
+    steps = document(fresh, {})["points"][0]["steps"]
+    assert sum(s["cost"] for s in steps) == pytest.approx(fresh.estimated, abs=0.01)
+    assert all(s["cost"] > 0 for s in document(run, {})["points"][0]["steps"] if s["operator"].startswith("changes"))
+
+
+@pytest.mark.parametrize("text", [QUERY, EXTREMA], ids=["sum", "min"])
+def test_the_best_plan_of_each_pack_is_an_alternative(text: str) -> None:
+    plan = planned(text)
+    shown = document(plan, {})
+    assert [a["pack"] for a in shown["alternatives"]] == [p for p in PACKS if text is QUERY or p != "delta"]
+    assert min(a["priced"] for a in shown["alternatives"]) >= shown["estimated"]["priced"] * 0.999
+    assert all(a["per_point"] == [a["priced"]] and a["priced"] < 1e9 for a in shown["alternatives"])
+
+
+def test_a_plan_that_lost_to_a_full_run_is_an_alternative() -> None:
+    settings = PlannerSettings(packs=frozenset(["recompute"]))
+    assert [a["pack"] for a in document(planned(EXTREMA, settings=settings), {})["alternatives"]] == ["recompute"]
+    much = SourceChange(changed=True, old_readable=True, rows=1e6, inserts=9e5, deletes=9e5)
+    query = parse_query(EXTREMA)
+    full = plan_run(PlanRequest(query, "AUTO", {0: much}, frozenset(), first=False, full_reason=None))
+    assert (full.kind, full.reason) == ("FULL", "COST")
+    assert "affected" in {a["pack"] for a in document(full, {})["alternatives"]}
+
+
+def test_a_preferred_pack_reads_what_is_kept(run: RunPlan) -> None:
+    """Preferring the deltas does not mean to compute anew what is there."""
+    preferred = planned(QUERY, states=frozenset(s.name for s in run.states), settings=PlannerSettings(prefer="delta"))
+    assert preferred.estimated == pytest.approx(run.estimated)
+
+
+def test_plan(run: RunPlan) -> None:
+    text = explained(run, "PLAN")
+    state = run.states[0].name
+    assert text.startswith("kind: INCREMENTAL\nmethods: delta\npoint 1: price 1.0, output true\n")
+    assert f"saves {state}" in text
+    assert f"<- state {state}" in text
+    assert all(f"alternative {pack} (" in text for pack in PACKS)
+    assert "saturated" in text
+
+
+def test_cost_shows_the_dearest_step_first(run: RunPlan) -> None:
+    text = explained(run, "COST")
+    own = [float(found) for found in re.findall(r"^ +([\d.]+) +\d+% ", text, re.MULTILINE)]
+    assert len(own) == len(run.explanation.used)
+    assert own == sorted(own, reverse=True)
+    assert f"priced {run.estimated:.3f}" in text
+    assert all(f"best of pack {pack} " in text for pack in PACKS)
+
+
+def test_state_shows_what_is_kept_and_what_is_not(run: RunPlan) -> None:
+    name = run.states[0].name
+    kept = explained(run, "STATE", {name: 123})
+    assert kept.startswith(f"kept: {name}, attribute of aggregate")
+    assert "123 bytes; step " in kept
+    without = explained(planned(QUERY), "STATE")
+    assert without.startswith(f"not kept: {name}, ")
+    assert "the view does not have it" in without
+    assert "nothing could be" in explained(planned(EXTREMA), "STATE")
+
+
+def test_memo_shows_every_expression_and_marks_the_chosen(run: RunPlan) -> None:
+    lines = explained(run, "MEMO").split("\n")
+    marked = [line for line in lines if line.lstrip().startswith("* ")]
+    assert len(marked) == len(run.explanation.used)
+    groups = list(run.explanation.found.memo.live_groups())
+    assert sum("[" in line and "/" in line.rpartition("[")[2] for line in lines) == sum(
+        len(g.expressions) for g in groups
+    )
+    assert {f"G{g.number}" for g in groups} == {
+        found[1] for line in lines if (found := re.match(r"(?:  \S.* = )?(G\d+)$", line))
+    }
+    assert any("recompute/difference" in line for line in lines)
+
+
+def test_dot_draws_each_step_and_each_arrow(run: RunPlan) -> None:
+    text = explained(run, "DOT")
+    steps = document(run, {})["points"][0]["steps"]
+    assert text.count("{") == text.count("}") == 2
+    assert len(re.findall(r"^    step_1_\d+ \[", text, re.MULTILINE)) == len(steps)
+    arrows = set(re.findall(r"^  step_1_(\d+) -> step_1_(\d+);", text, re.MULTILINE))
+    assert arrows == {(str(i), str(s["id"])) for s in steps for i in s["inputs"]}
+    assert f'"new state {run.states[0].name}"' in text
+
+
+@pytest.mark.parametrize("mode", [*MODES, "MEMO"])
+def test_every_mode_shows_a_filling_and_a_run_of_nothing(mode: str) -> None:
+    assert explained(planned(QUERY, first=True), mode)
+    assert explained(planned("source 0 t [a: long] kind=static rows=3\nscan 0 [#0 := a]", first=True), mode)
