@@ -25,7 +25,7 @@ def affected_groups(m: Match) -> Iterator[Result]:
     Citation: folklore, as in [DBSP] and in pg_ivm.
     """
     assert isinstance(m.op, Aggregate)
-    if not m.relation.props.changed:
+    if not m.relation.changed:
         return
     (rows,) = m.inputs
     wanted = tuple((m.column(("group", c), m.types.type(c), m.types.name(c)), e) for c, e in m.op.keys)

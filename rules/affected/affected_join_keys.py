@@ -24,7 +24,7 @@ def affected_join_keys(m: Match) -> Iterator[Result]:
     Citation: folklore, as in [DBSP] and in pg_ivm.
     """
     assert isinstance(m.op, Join)
-    if m.op.kind == "inner" or not m.relation.props.changed:
+    if m.op.kind == "inner" or not m.relation.changed:
         return
     left, right = m.sides()
     if not left.named or not m.relation.props.reproducible:

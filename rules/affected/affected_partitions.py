@@ -22,7 +22,7 @@ def affected_partitions(m: Match) -> Iterator[Result]:
     Citation: folklore, as in [DBSP] and in pg_ivm.
     """
     assert isinstance(m.op, Window)
-    if not m.relation.props.changed:
+    if not m.relation.changed:
         return
     (rows,) = m.inputs
     wanted = tuple((m.column(("partition", i), m.types.type_of(e), f"key{i}"), e) for i, e in enumerate(m.op.partition))

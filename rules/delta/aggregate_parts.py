@@ -34,7 +34,7 @@ def aggregate_parts(m: Match) -> Iterator[Result]:
     kept, change = m.relation.moment(ATTRIBUTE, old=True), m.relation.change(ATTRIBUTE_DELTA)
     yield m.attribute(node(partial, rows.new))
     yield m.snapshot(node(Final(partial), m.relation.moment(ATTRIBUTE, old=False)))
-    if m.relation.props.changed:
+    if m.relation.changed:
         yield m.attribute(node(partial, rows.old), old=True)
         yield m.snapshot(node(Final(partial), kept), old=True)
         yield m.attribute_delta(node(partial, rows.delta))

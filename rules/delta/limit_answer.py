@@ -22,6 +22,6 @@ def limit_answer(m: Match) -> Iterator[Result]:
     Citation: the answer function of [Fegaras16]; pitfalls of top-k views in [YiEtAl03].
     """
     (rows,) = m.inputs
-    if m.relation.props.changed:
+    if m.relation.changed:
         change = total(m.relation.columns, node(m.op, rows.new), negate(m.relation.old))
         yield m.delta(node(Net(m.relation.columns), change))

@@ -19,6 +19,6 @@ def merge_delta(m: Match) -> Iterator[Result]:
     Unsafe: with sets for bags: counts are added, so deleting one of two equal rows leaves one.
     Citation: [Tempura] equation 1 and rule (3) of figure 3.
     """
-    if m.relation.props.changed:
+    if m.relation.changed:
         merged = total(m.relation.columns, m.relation.old, m.relation.delta)
         yield m.snapshot(node(Unsign(m.relation.columns), node(Net(m.relation.columns), merged)))

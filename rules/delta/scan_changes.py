@@ -7,6 +7,7 @@ from tidemill.rule.build import node
 from tidemill.rule.match import Match
 from tidemill.rule.result import Result
 from tidemill.rule.rule import rule
+from tidemill.tvr.form import NEW, OLD
 
 
 @rule(Scan)
@@ -23,7 +24,7 @@ def scan_changes(m: Match) -> Iterator[Result]:
     Citation: [Tempura] section 4.1.
     """
     assert isinstance(m.op, Scan)
-    if m.tells_changes(m.op.source):
-        changes = node(Changes(m.op.source, m.op.columns))
+    if m.tells_changes:
+        changes = node(Changes(m.op.source, m.op.columns, OLD, NEW))
         columns = m.relation.columns
-        yield m.delta(node(Net(columns), changes) if m.may_cancel(m.op.source) else changes)
+        yield m.delta(node(Net(columns), changes) if m.may_cancel else changes)

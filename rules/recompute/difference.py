@@ -20,6 +20,6 @@ def difference(m: Match) -> Iterator[Result]:
     Unsafe: if Q is free in its answers and the old one is computed again instead of being read where it was kept.
     Citation: [Tempura] section 4.1 (inverse of the merge operator).
     """
-    if m.relation.props.changed:
+    if m.relation.changed:
         change = total(m.relation.columns, m.relation.new, negate(m.relation.old))
         yield m.delta(node(Net(m.relation.columns), change))

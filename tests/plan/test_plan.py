@@ -28,7 +28,7 @@ def props(found: Query, tree: Tree | None = None) -> Props:
     """Properties of a whole tree; source 0 has changed."""
     tree = tree or normalise(found.root)
     inputs = [props(found, i) for i in tree.inputs]
-    return derive(tree.op, inputs, found, Columns(found), frozenset({0}))
+    return derive(tree.op, inputs, found, Columns(found))
 
 
 @pytest.mark.parametrize(
@@ -156,15 +156,15 @@ def test_keys() -> None:
     assert props(query(apart + _under(grouped))).keys == {frozenset({3, 5})}
 
 
-def test_reproducible_and_changed() -> None:
+def test_reproducible_and_sources() -> None:
     scan = "\n  scan 0 [#0 := a, #1 := b, #2 := x]"
     assert props(query("aggregate keys=[#5 := #0] calls=[#6 := sum(#2)]" + scan)).reproducible  # kept exactly
     assert not props(query("aggregate keys=[#5 := #0] calls=[#6 := first(#1)]" + scan)).reproducible
     assert not props(query("aggregate keys=[#5 := #0] calls=[#6 := sum(distinct #2)]" + scan)).reproducible
     assert not props(query("limit 2 order=[#0 asc nulls first]" + scan)).reproducible
     assert not props(query("opaque Window [#0, #1] (why)" + scan)).reproducible
-    assert props(query("filter [(#0 > 1)]" + scan)).changed
-    assert not props(query("scan 1 [#0 := a]")).changed
+    assert props(query("filter [(#0 > 1)]" + scan)).sources == {0}
+    assert props(query("scan 1 [#0 := a]")).sources == {1}
 
 
 def test_equi_keys_look_both_ways() -> None:

@@ -43,8 +43,9 @@ from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
 from tidemill.search.planner import PlanRequest, plan_run
 from tidemill.search.seed import candidates, keep, keep_result, seed
-from tidemill.search.space import ONE_POINT, normal_query, space
+from tidemill.search.space import normal_query, space, step_of
 from tidemill.settings import PACKS, PlannerSettings
+from tidemill.tvr.timeline import Timeline
 
 SEPARATOR = "----"
 
@@ -145,15 +146,13 @@ def _changes(block: Block, query: Query) -> dict[int, SourceChange]:
 def _explored(block: Block, query: Query, rules: Sequence[Rule]) -> tuple[str, frozenset[str]]:
     sources = _changes(block, query)
     events: list[Event] = []
-    changed = frozenset(n for n, s in sources.items() if s.changed)
-    telling = frozenset(n for n in changed if sources[n].reason is None)
-    memo = Memo(query, changed, ONE_POINT, telling, [events.append])
+    memo = Memo(query, Timeline((replace(step_of(sources), mixed=frozenset()),)), [events.append])
     trees = seed(memo, query.root, {n: s.old_readable for n, s in sources.items()})
     root = memo.register(query.root)
     if block.values("states") == ["all"]:
         for candidate in candidates(memo, trees, root, ""):
             keep(memo, candidate)
-        if memo.tvrs[root].props.changed:
+        if memo.changed(root):
             keep_result(memo, root)
     explore(memo, rules, Budget(seconds=60), check)
     check(memo)

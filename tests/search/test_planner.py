@@ -21,9 +21,10 @@ from tidemill.search.extract import Extractor
 from tidemill.search.join_order import Input, join_order
 from tidemill.search.planner import PlanRequest, plan_run
 from tidemill.search.run_plan import RunPlan
-from tidemill.search.space import normal_query, space
+from tidemill.search.space import normal_query, space, step_of
 from tidemill.settings import PlannerSettings
-from tidemill.tvr.form import DELTA, SNAPSHOT, Span
+from tidemill.tvr.form import DELTA, NEW, OLD, SNAPSHOT, SYMBOLIC, at, over
+from tidemill.tvr.timeline import Timeline
 
 SOURCES = """\
 source 0 t [a: long, b: long] rows=1000000
@@ -89,11 +90,11 @@ def test_a_conjunct_over_the_first_input_alone_is_not_lost() -> None:
 def cyclic() -> tuple[Memo, Extractor, int, int]:
     """A delta from the new snapshot, the new snapshot from the delta; the delta from the source as well."""
     query = parse_query(SOURCES + "scan 0 [#0 := a, #1 := b]")
-    memo = Memo(query, frozenset({0}), Span(0, 1), frozenset({0}))
+    memo = Memo(query, Timeline((step_of({0: change()}),)))
     memo.register(query.root)
     delta, new = memo.change(0, DELTA), memo.moment(0, SNAPSHOT, old=False)
-    memo.add(delta, Node(Net((0, 1)), (Ref(new),)), "r", "p")
-    memo.add(new, Node(Net((0, 1)), (Ref(delta),)), "r", "p")
+    memo.add(delta, Node(Net((0, 1)), (Ref(0, at(SNAPSHOT, NEW)),)), "r", "p")
+    memo.add(new, Node(Net((0, 1)), (Ref(0, over(DELTA, SYMBOLIC)),)), "r", "p")
     facts = Facts(query, {0: change()}, {}, {})
     return memo, Extractor(memo, MODEL, facts), delta, new
 
@@ -107,8 +108,8 @@ def test_a_cycle_computes_nothing() -> None:
 def test_a_cycle_is_entered_where_it_is_cheapest() -> None:
     memo, _, delta, new = cyclic()
     columns = ((0, "a"), (1, "b"))
-    memo.add(delta, Node(Changes(0, columns)), "r", "p")
-    memo.add(new, Node(Scan(0, columns, "new")), "r", "p")
+    memo.add(delta, Node(Changes(0, columns, OLD, NEW)), "r", "p")
+    memo.add(new, Node(Scan(0, columns, NEW)), "r", "p")
     extractor = Extractor(memo, MODEL, Facts(memo.query, {0: change()}, {}, {}))
     choices = [extractor.best(g) for g in (delta, new)]
     assert [type(c.expression.op) for c in choices if c and c.expression] == [Changes, Net]

@@ -146,8 +146,8 @@ def _reads(why: Explanation, e: Expression) -> list[str]:
     sources = why.found.memo.query.sources
     match e.op:
         case Scan(source, _, time):
-            return [f"{sources[source].name} ({time})"]
-        case Changes(source, _):
+            return [f"{sources[source].name}@{time}"]
+        case Changes(source, _, _, _):
             return [f"changes of {sources[source].name}"]
         case StateScan(name, _, _):
             return [f"state {name}"]

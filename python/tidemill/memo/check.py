@@ -22,7 +22,7 @@ def check(memo: Memo) -> None:
     for tvr in memo.tvrs:
         for form, number in tvr.forms.items():
             assert memo.find(number) is not None
-            if form.start is None:
-                assert memo.span.old <= form.end <= memo.span.new, f"{form} lies outside the span"
+            times = {form.end} if form.start is None else {form.start, form.end}
+            assert times <= set(memo.timeline.moments), f"{form} lies outside the timeline"
         for _, inputs in tvr.expressions:
             assert all(i < len(memo.tvrs) for i in inputs), f"relation {tvr.number} has an unknown input"

@@ -14,17 +14,19 @@ from typing import TypeAlias
 
 from tidemill.memo.events import Event, EventKind, Reader
 from tidemill.plan.columns import Columns
-from tidemill.plan.ops import Op, Tree
+from tidemill.plan.ops import Changes, Op, Scan, Tree
 from tidemill.plan.props import Props, derive
 from tidemill.plan.query import Query
-from tidemill.tvr.form import Form, FormKind, Link, Span, at, over
+from tidemill.tvr.form import NEW, OLD, Form, FormKind, Link, Span, Time, at, over
+from tidemill.tvr.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A group, as a leaf of the trees that rules build."""
+    """A form of a relation, as a leaf of the trees that rules build; its times are symbolic."""
 
-    group: int
+    tvr: int
+    form: Form
 
 
 Built: TypeAlias = "Node | Ref"
@@ -32,7 +34,7 @@ Built: TypeAlias = "Node | Ref"
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operator over groups and other nodes, as rules build it."""
+    """An operator over forms and other nodes, as rules build it; times in operators are symbolic."""
 
     op: Op
     inputs: tuple[Built, ...] = ()
@@ -72,28 +74,16 @@ class Memo:
 
     Args:
         query: the query being planned.
-        changed: ids of the sources that changed over `span`.
-        span: the interval planned.
-        telling: those among the changed sources that can tell their changes.
-        mixed: those whose change may hold insertions and deletions, which may cancel each other.
+        timeline: the moments planned, and what changes between them.
         readers: called with every event.
+
+    Where a method takes an interval, it is the whole timeline unless given.
     """
 
-    def __init__(
-        self,
-        query: Query,
-        changed: frozenset[int],
-        span: Span,
-        telling: frozenset[int],
-        readers: Sequence[Reader] = (),
-        mixed: frozenset[int] = frozenset(),
-    ) -> None:
+    def __init__(self, query: Query, timeline: Timeline, readers: Sequence[Reader] = ()) -> None:
         self.query = query
         self.columns = Columns(query)
-        self.changed = changed
-        self.span = span
-        self.telling = telling
-        self.mixed = mixed
+        self.timeline = timeline
         self.tvrs: list[Tvr] = []
         self.groups: list[Group] = []
         self.links: set[Link] = set()
@@ -117,7 +107,7 @@ class Memo:
         """The relation that an operator makes of others; the same one each time."""
         key = (op, inputs)
         if key not in self._tvr_of:
-            props = derive(op, [self.tvrs[i].props for i in inputs], self.query, self.columns, self.changed)
+            props = derive(op, [self.tvrs[i].props for i in inputs], self.query, self.columns)
             self._tvr_of[key] = len(self.tvrs)
             self.tvrs.append(Tvr(len(self.tvrs), [key], props))
         return self._tvr_of[key]
@@ -139,22 +129,36 @@ class Memo:
 
     # -- groups -------------------------------------------------------------------------------------------------------
 
+    def changed(self, tvr: int, span: Span | None = None) -> bool:
+        """Whether a source below a relation changes within an interval."""
+        return bool(self.tvrs[tvr].props.sources & self.timeline.changed(span or self.timeline.whole))
+
+    def spans(self, tvr: int) -> Iterator[Span]:
+        """The intervals that differ for a relation."""
+        return self.timeline.spans(self.tvrs[tvr].props.sources)
+
     def form(self, tvr: int, form: Form) -> int:
-        """The group of a form. While nothing below changed, the old and the new moment are one."""
+        """The group of a form. Moments between which nothing below changes are one."""
         relation = self.tvrs[tvr]
-        if form.start is None and not relation.props.changed:
-            form = at(form.kind, self.span.new)
+        start, end = (None if t is None else self._settled(relation, t) for t in (form.start, form.end))
+        assert end is not None
+        form = Form(form.kind, start, end)
         if form not in relation.forms:
             relation.forms[form] = self._new_group((tvr, form))
         return self.find(relation.forms[form])
 
-    def moment(self, tvr: int, kind: FormKind, *, old: bool) -> int:
-        """The group of a snapshot-like kind at the start or the end of the span."""
-        return self.form(tvr, at(kind, self.span.old if old else self.span.new))
+    def _settled(self, relation: Tvr, time: Time) -> Time:
+        if time not in self.timeline.moments:
+            raise ValueError(f"{time} lies outside the timeline")
+        return self.timeline.settled(relation.props.sources, time)
 
-    def change(self, tvr: int, kind: FormKind) -> int:
-        """The group of a delta-like kind over the span."""
-        return self.form(tvr, over(kind, self.span))
+    def moment(self, tvr: int, kind: FormKind, *, old: bool, span: Span | None = None) -> int:
+        """The group of a snapshot-like kind at the start or the end of an interval."""
+        return self.form(tvr, at(kind, (span or self.timeline.whole).of(OLD if old else NEW)))
+
+    def change(self, tvr: int, kind: FormKind, span: Span | None = None) -> int:
+        """The group of a delta-like kind over an interval."""
+        return self.form(tvr, over(kind, span or self.timeline.whole))
 
     def _new_group(self, about: tuple[int, Form] | None) -> int:
         self.groups.append(Group(len(self.groups), about))
@@ -167,26 +171,47 @@ class Memo:
             self._parent[group] = group = self._parent[self._parent[group]]
         return group
 
-    def add(self, group: int, node: Built, rule: str, pack: str) -> bool:
-        """Add what a rule built to a group; inner nodes get groups of their own. False if it was known."""
-        if isinstance(node, Ref):
-            if self.find(node.group) == self.find(group):
-                return False
-            self._merge(group, node.group, rule)
-            return True
-        inputs = tuple(self._intern(i, rule, pack) for i in node.inputs)
-        return self._add(self.find(group), Expression(node.op, inputs, rule, pack))
+    def add(self, group: int, node: Built, rule: str, pack: str, span: Span | None = None) -> bool:
+        """Add what a rule built, for an interval, to a group; inner nodes get groups of their own.
 
-    def _intern(self, node: Built, rule: str, pack: str) -> int:
+        Returns:
+            False if it was known.
+        """
+        span = span or self.timeline.whole
         if isinstance(node, Ref):
-            return self.find(node.group)
-        inputs = tuple(self._intern(i, rule, pack) for i in node.inputs)
-        known = self._group_of.get((node.op, inputs))
+            other = self.form(node.tvr, node.form.placed(span))
+            if other == self.find(group):
+                return False
+            self._merge(group, other, rule)
+            return True
+        inputs = tuple(self._intern(i, rule, pack, span) for i in node.inputs)
+        return self._add(self.find(group), Expression(self._placed(node.op, span), inputs, rule, pack))
+
+    def _intern(self, node: Built, rule: str, pack: str, span: Span) -> int:
+        if isinstance(node, Ref):
+            return self.form(node.tvr, node.form.placed(span))
+        inputs = tuple(self._intern(i, rule, pack, span) for i in node.inputs)
+        op = self._placed(node.op, span)
+        known = self._group_of.get((op, inputs))
         if known is not None:
             return self.find(known)
         group = self._new_group(None)
-        self._add(group, Expression(node.op, inputs, rule, pack))
+        self._add(group, Expression(op, inputs, rule, pack))
         return group
+
+    def _placed(self, op: Op, span: Span) -> Op:
+        """An operator at the times of an interval; times between which its source does not change are one."""
+
+        def settled(source: int, symbol: Time) -> Time:
+            return self.timeline.settled(frozenset({source}), span.of(symbol))
+
+        match op:
+            case Scan(source, columns, symbol) if symbol is not None:
+                return Scan(source, columns, settled(source, symbol))
+            case Changes(source, columns, start, end):
+                return Changes(source, columns, settled(source, start), settled(source, end))
+            case _:
+                return op
 
     def _add(self, group: int, expression: Expression) -> bool:
         key = (expression.op, expression.inputs)

@@ -30,11 +30,11 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A source's fields as columns: ((column id, field), ...). `at` names the time: "old" or "new" once chosen."""
+    """A source's fields as columns: ((column id, field), ...). `at`: the moment, once it is one; None in a query."""
 
     source: int
     columns: tuple[tuple[int, str], ...]
-    at: str | None = None
+    at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +139,12 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """A source's signed change between the old and the new position."""
+    """A source's signed change between two moments."""
 
     source: int
     columns: tuple[tuple[int, str], ...]
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +288,7 @@ class Tree:
 def columns_of(tree: Tree) -> tuple[int, ...]:
     """The column ids of a tree of a query, in order."""
     match tree.op:
-        case Scan(_, columns, _) | Changes(_, columns):
+        case Scan(_, columns, _) | Changes(_, columns, _, _):
             return tuple(c for c, _ in columns)
         case Project(columns):
             return tuple(c for c, _ in columns)

@@ -48,14 +48,12 @@ class Props:
         reproducible: computing it twice over the same sources gives the same bag bit by bit; False below sums of
             floats, ties under a limit, first, collect_list and the like. What is not reproducible must be retracted
             from what was kept, never from what is computed again.
-        changed: some source below has changed since the old position.
         sources: the sources below.
     """
 
     columns: tuple[int, ...]
     keys: frozenset[frozenset[int]]
     reproducible: bool
-    changed: bool
     sources: frozenset[int]
 
 
@@ -70,8 +68,8 @@ def operator_class(op: Op) -> OperatorClass:
             return OperatorClass.NON_LINEAR
 
 
-def derive(op: Op, inputs: Sequence[Props], query: Query, columns: Columns, changed: frozenset[int]) -> Props:
-    """Properties of an operator of a query from those of its inputs; `changed` holds the sources that changed."""
+def derive(op: Op, inputs: Sequence[Props], query: Query, columns: Columns) -> Props:
+    """Properties of an operator of a query from those of its inputs."""
     sources = frozenset[int]().union(*(i.sources for i in inputs))
     reproducible = all(i.reproducible for i in inputs)
     keys: frozenset[frozenset[int]] = frozenset()
@@ -107,7 +105,7 @@ def derive(op: Op, inputs: Sequence[Props], query: Query, columns: Columns, chan
             reproducible = False
         case _:
             raise TypeError(f"{type(op).__name__} is no operator of a query")
-    return Props(ids, keys, reproducible, bool(sources & changed), sources)
+    return Props(ids, keys, reproducible, sources)
 
 
 def _reproducible(call: WindowCall) -> bool:

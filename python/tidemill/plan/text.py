@@ -104,9 +104,9 @@ class Printer:
         word = _word(op)
         match op:
             case Scan(source, columns, at):
-                return f"{word} {source}{'@' + at if at else ''} {self._fields(columns)}"
-            case Changes(source, columns):
-                return f"{word} {source} {self._fields(columns)}"
+                return f"{word} {source}{'' if at is None else f'@{at}'} {self._fields(columns)}"
+            case Changes(source, columns, start, end):
+                return f"{word} {source}({start}, {end}] {self._fields(columns)}"
             case Filter(condition):
                 return f"{word} {self._list(condition)}"
             case Project(columns):

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from tidemill.memo.memo import Memo
 from tidemill.plan.normal import normalise
+from tidemill.plan.ops import Scan
 from tidemill.rule.match import Match
-from tidemill.rule.result import Equivalent, Linked, NewForm
+from tidemill.rule.result import Equivalent, Linked, NewForm, Result
 from tidemill.rule.rule import Rule
-from tidemill.tvr.form import Link
+from tidemill.tvr.form import Link, Span
 
 
 class RuleFailedError(Exception):
@@ -65,12 +66,12 @@ def explore(
             stopped = "group limit"
             break
         tvr, index = worklist.popleft()
-        op, inputs = memo.tvrs[tvr].expressions[index]
+        op, _ = memo.tvrs[tvr].expressions[index]
         for rule in rules:
             if not isinstance(op, rule.operators):
                 continue
             memo.emit("matched", rule.name, tvr)
-            if _apply(memo, rule, Match(memo, tvr, op, inputs), tvr):
+            if _apply(memo, rule, tvr, index):
                 fired += 1
                 if checked is not None:
                     checked(memo)
@@ -81,18 +82,41 @@ def explore(
     return Explored(fired, time.monotonic() - started, stopped)
 
 
-def _apply(memo: Memo, rule: Rule, match: Match, tvr: int) -> bool:
+def _apply(memo: Memo, rule: Rule, tvr: int, index: int) -> bool:
+    """Applies a rule at one way of writing a relation, for every interval.
+
+    What a rule yields depends on an interval by what changes in it alone (Tempura 5.4, translational symmetry): its
+    body runs once for all intervals that are alike, and its results are put at the times of each.
+    """
     changed = False
+    op, inputs = memo.tvrs[tvr].expressions[index]
+    known: dict[object, tuple[Result, ...]] = {}
     try:
-        for result in rule.body(match):
-            match result:
-                case NewForm(form, built):
-                    changed |= memo.add(memo.form(tvr, form), built, rule.name, rule.pack)
-                case Equivalent(op, inputs):
-                    changed |= memo.equate(tvr, op, inputs)
-                case Linked(kind, tree):
-                    changed |= memo.link(Link(kind, tvr, memo.register(normalise(tree))))
-            memo.emit("applied", rule.name, tvr, type(result).__name__)
+        for span in tuple(memo.spans(tvr)):
+            alike = _what_happens(memo, tvr, span)
+            if alike not in known:
+                known[alike] = tuple(rule.body(Match(memo, tvr, op, inputs, span)))
+            for result in known[alike]:
+                changed |= _add(memo, rule, tvr, span, result)
+                memo.emit("applied", rule.name, tvr, type(result).__name__)
     except Exception as error:
         raise RuleFailedError(f"rule {rule.pack}/{rule.name} failed at relation {tvr}: {error}") from error
     return changed
+
+
+def _what_happens(memo: Memo, tvr: int, span: Span) -> object:
+    """All of an interval that a rule can ask about: what changes below, and of a scan in which way."""
+    below, line = memo.tvrs[tvr].props.sources, memo.timeline
+    if not isinstance(memo.tvrs[tvr].expressions[0][0], Scan):
+        return below & line.changed(span)
+    return below & line.changed(span), below & line.telling(span), below & line.mixed(span)
+
+
+def _add(memo: Memo, rule: Rule, tvr: int, span: Span, result: Result) -> bool:
+    match result:
+        case NewForm(form, built):
+            return memo.add(memo.form(tvr, form.placed(span)), built, rule.name, rule.pack, span)
+        case Equivalent(op, inputs):
+            return memo.equate(tvr, op, inputs)
+        case Linked(kind, tree):
+            return memo.link(Link(kind, tvr, memo.register(normalise(tree))))

@@ -8,19 +8,35 @@ from dataclasses import dataclass
 from tidemill.memo.memo import Built, Memo, Node, Ref
 from tidemill.plan.aggregates import Additive, additive, order_sensitive
 from tidemill.plan.columns import Columns
-from tidemill.plan.ops import Aggregate, Empty, Final, Join, Named, Op, Partial
+from tidemill.plan.ops import Aggregate, Empty, Final, Join, Named, Op, Partial, Scan
 from tidemill.plan.props import Props, equi_keys
 from tidemill.plan.query import Query
 from tidemill.rule.build import keys, with_keys
 from tidemill.rule.result import NewForm
-from tidemill.tvr.form import ATTRIBUTE, ATTRIBUTE_DELTA, DELTA, SNAPSHOT, FormKind, at, over
+from tidemill.tvr.form import (
+    ATTRIBUTE,
+    ATTRIBUTE_DELTA,
+    DELTA,
+    NEW,
+    OLD,
+    SNAPSHOT,
+    SYMBOLIC,
+    FormKind,
+    Span,
+    at,
+    over,
+)
 
 
 class Relation:
-    """A time-varying relation at a match: its forms as leaves for what the rule builds, and its properties."""
+    """A time-varying relation at a match: its forms as leaves for what the rule builds, and its properties.
 
-    def __init__(self, memo: Memo, number: int) -> None:
+    What it answers holds for the interval of the match, of which a rule speaks in symbols only: old, new, delta.
+    """
+
+    def __init__(self, memo: Memo, number: int, span: Span) -> None:
         self._memo = memo
+        self._span = span
         self.number = number
 
     @property
@@ -32,6 +48,11 @@ class Relation:
     def columns(self) -> tuple[int, ...]:
         """Column ids."""
         return self.props.columns
+
+    @property
+    def changed(self) -> bool:
+        """Whether some source below changes."""
+        return self._memo.changed(self.number, self._span)
 
     @property
     def old(self) -> Ref:
@@ -50,13 +71,13 @@ class Relation:
 
     def moment(self, kind: FormKind, *, old: bool) -> Ref:
         """A snapshot-like form."""
-        return Ref(self._memo.moment(self.number, kind, old=old))
+        return Ref(self.number, at(kind, OLD if old else NEW))
 
     def change(self, kind: FormKind) -> Built:
         """A delta-like form."""
-        if not self.props.changed:
+        if not self.changed:
             return Node(Empty(self.columns, kind.signed))
-        return Ref(self._memo.change(self.number, kind))
+        return Ref(self.number, over(kind, SYMBOLIC))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +97,14 @@ class Side:
 
 
 class Match:
-    """A relation written with an operator that a rule asked for."""
+    """A relation written with an operator that a rule asked for, over an interval (the whole unless given)."""
 
-    def __init__(self, memo: Memo, tvr: int, op: Op, inputs: tuple[int, ...]) -> None:
+    def __init__(self, memo: Memo, tvr: int, op: Op, inputs: tuple[int, ...], span: Span | None = None) -> None:
         self._memo = memo
+        self._span = span or memo.timeline.whole
         self.op = op
-        self.relation = Relation(memo, tvr)
-        self.inputs = tuple(Relation(memo, i) for i in inputs)
+        self.relation = Relation(memo, tvr, self._span)
+        self.inputs = tuple(Relation(memo, i, self._span) for i in inputs)
 
     @property
     def query(self) -> Query:
@@ -128,13 +150,17 @@ class Match:
         far_keys = tuple((c, far) for c, (_, far, _) in zip(ids, pairs, strict=True))
         return Side(left, near_keys), Side(right, far_keys)
 
-    def tells_changes(self, source: int) -> bool:
-        """True if a source can tell what changed since the old position."""
-        return source in self._memo.telling
+    @property
+    def tells_changes(self) -> bool:
+        """Of a scan: true if its source can tell what changed."""
+        assert isinstance(self.op, Scan)
+        return self.op.source in self._memo.timeline.telling(self._span)
 
-    def may_cancel(self, source: int) -> bool:
-        """True if a source's change may hold a row both as inserted and as deleted."""
-        return source in self._memo.mixed
+    @property
+    def may_cancel(self) -> bool:
+        """Of a scan: true if its source's change may hold a row both as inserted and as deleted."""
+        assert isinstance(self.op, Scan)
+        return self.op.source in self._memo.timeline.mixed(self._span)
 
     def evaluate(self, *inputs: Built) -> Node:
         """The operator over plain inputs; sums of floats exactly, so that the same bag always gives the same value."""
@@ -148,16 +174,16 @@ class Match:
 
     def delta(self, built: Built) -> NewForm:
         """The matched relation's signed change."""
-        return NewForm(over(DELTA, self._memo.span), built)
+        return NewForm(over(DELTA, SYMBOLIC), built)
 
     def snapshot(self, built: Built, *, old: bool = False) -> NewForm:
         """The matched relation's snapshot."""
-        return NewForm(at(SNAPSHOT, self._memo.span.old if old else self._memo.span.new), built)
+        return NewForm(at(SNAPSHOT, OLD if old else NEW), built)
 
     def attribute(self, built: Built, *, old: bool = False) -> NewForm:
         """The matched relation's snapshot in attribute form."""
-        return NewForm(at(ATTRIBUTE, self._memo.span.old if old else self._memo.span.new), built)
+        return NewForm(at(ATTRIBUTE, OLD if old else NEW), built)
 
     def attribute_delta(self, built: Built) -> NewForm:
         """The matched relation's change in attribute form."""
-        return NewForm(over(ATTRIBUTE_DELTA, self._memo.span), built)
+        return NewForm(over(ATTRIBUTE_DELTA, SYMBOLIC), built)

@@ -12,7 +12,7 @@ from tidemill.tvr.form import Form
 
 @dataclass(frozen=True, slots=True)
 class NewForm:
-    """The matched relation (or `tvr`, if given) has this form, computed so."""
+    """The matched relation has this form, computed so; times are symbolic."""
 
     form: Form
     built: Built

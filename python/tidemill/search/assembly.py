@@ -62,7 +62,7 @@ class Assembly:
     def advance(self, candidate: Candidate) -> bool:
         """A state is followed through the run; False if it cannot be, and has to be given up."""
         memo = self.found.memo
-        if memo.tvrs[candidate.tvr].props.changed:
+        if memo.changed(candidate.tvr):
             group = advance(memo, candidate)
             if self._is_written(candidate, group):
                 return True
@@ -118,7 +118,7 @@ class Assembly:
 
     def delta(self, change: int) -> None:
         """The view's signed change, net; none where nothing below it has changed and a state alone is made anew."""
-        if self.found.memo.tvrs[self.found.root].props.changed:
+        if self.found.memo.changed(self.found.root):
             lowered, rows = self.lower(change, net=True)
         else:
             columns = self.found.memo.tvrs[self.found.root].props.columns

@@ -17,6 +17,7 @@ from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import Changes, Op, ResultScan, Scan, StateScan
 from tidemill.search.costing import CostModel, CpuMs, Facts, Rows
 from tidemill.search.seed import READ_RESULT, READ_STATE
+from tidemill.tvr.form import OLD
 
 NOT_PREFERRED = 1e12
 """Added to what a preferred pack could have done in its way."""
@@ -41,7 +42,7 @@ class Choice:
 
 def reads_the_past(op: Op) -> bool:
     """True for what only an incremental run may read: changes, states, the result, old snapshots."""
-    return isinstance(op, Changes | StateScan | ResultScan) or (isinstance(op, Scan) and op.at == "old")
+    return isinstance(op, Changes | StateScan | ResultScan) or (isinstance(op, Scan) and op.at == OLD)
 
 
 class Extractor:

@@ -47,6 +47,7 @@ from tidemill.search.join_order import BROADCAST_ROWS, Input, join_order
 from tidemill.search.lower_attribute import AttributeForm
 from tidemill.search.lowered import Lowered, Staged
 from tidemill.search.wire import Wire
+from tidemill.tvr.form import OLD
 
 COUNT_FIELD = "_n"
 
@@ -202,9 +203,10 @@ class Lowerer:
         """An operator without inputs."""
         match op:
             case Scan(source, columns, time):
-                node = {"op": "scan", "source": source, "columns": [list(c) for c in columns], "at": time}
+                at = "old" if time == OLD else "new"
+                node = {"op": "scan", "source": source, "columns": [list(c) for c in columns], "at": at}
                 return Lowered(node, tuple(c for c, _ in columns), None)
-            case Changes(source, columns):
+            case Changes(source, columns, _, _):
                 node = {"op": "changes", "source": source, "columns": [list(c) for c in columns], "count": self.count}
                 return Lowered({**node, "from": "old", "to": "new"}, tuple(c for c, _ in columns), self.count)
             case Empty(ids, signed):

@@ -203,7 +203,7 @@ class _Planning:
             if candidate.name in self.request.lost:
                 run.base(candidate)
         change = found.memo.change(found.root, DELTA)
-        if found.memo.tvrs[found.root].props.changed and extractor.best(change) is None:
+        if found.memo.changed(found.root) and extractor.best(change) is None:
             return None
         # A state that cannot follow this change is dropped, and the next full run makes it anew.
         followed = [c for c in found.candidates if c.name in self.request.states and run.advance(c)]
@@ -275,7 +275,7 @@ class _Planning:
             for candidate in found.candidates:
                 if candidate.name in read - kept:
                     kept.add(candidate.name)
-                    if found.memo.tvrs[candidate.tvr].props.changed:
+                    if found.memo.changed(candidate.tvr):
                         pending.append(advance(found.memo, candidate))
         return frozenset(kept)
 

@@ -24,9 +24,9 @@ from tidemill.plan.ops import (
     Unsign,
 )
 from tidemill.rule.build import node
-from tidemill.rule.match import Match, Relation
+from tidemill.rule.match import Match
 from tidemill.search.run_plan import StateSpec
-from tidemill.tvr.form import ATTRIBUTE, ATTRIBUTE_DELTA, DELTA, SNAPSHOT, FormKind
+from tidemill.tvr.form import ATTRIBUTE, ATTRIBUTE_DELTA, DELTA, NEW, OLD, SNAPSHOT, FormKind, Time
 
 SEED = "evaluate"
 CORE = "core"
@@ -68,12 +68,12 @@ def seed(memo: Memo, tree: Tree, old_readable: Mapping[int, bool]) -> dict[int, 
         trees[number] = part
         match = Match(memo, number, part.op, inputs)
         if isinstance(part.op, Scan):
-            _add(memo, number, False, node(_placed(part.op, "new")))
-            if match.relation.props.changed and old_readable.get(part.op.source, False):
-                _add(memo, number, True, node(_placed(part.op, "old")))
+            _add(memo, number, False, node(_placed(part.op, NEW)))
+            if match.relation.changed and old_readable.get(part.op.source, False):
+                _add(memo, number, True, node(_placed(part.op, OLD)))
         else:
             _add(memo, number, False, match.evaluate(*(i.new for i in match.inputs)))
-            if match.relation.props.changed and match.relation.props.reproducible:
+            if match.relation.changed and match.relation.props.reproducible:
                 _add(memo, number, True, match.evaluate(*(i.old for i in match.inputs)))
         return number
 
@@ -81,7 +81,7 @@ def seed(memo: Memo, tree: Tree, old_readable: Mapping[int, bool]) -> dict[int, 
     return trees
 
 
-def _placed(scan: Scan, time: str) -> Scan:
+def _placed(scan: Scan, time: Time) -> Scan:
     return Scan(scan.source, scan.columns, time)
 
 
@@ -134,7 +134,7 @@ def answered_from_sources(memo: Memo) -> frozenset[tuple[int, type]]:
     found: set[tuple[int, type]] = set()
     for tvr in memo.tvrs:
         op, inputs = tvr.expressions[0]
-        if not isinstance(op, Limit) or not tvr.props.changed:
+        if not isinstance(op, Limit) or not memo.changed(tvr.number):
             continue
         number = inputs[0]
         below, under = memo.tvrs[number].expressions[0]
@@ -173,13 +173,13 @@ def _rows_scan(memo: Memo, name: str, tvr: int, tree: Tree) -> StateScan:
 
 def keep(memo: Memo, candidate: Candidate) -> None:
     """Let the old moment of a candidate be read from its state."""
-    kept = Relation(memo, candidate.tvr).moment(candidate.kind, old=True)
+    kept = memo.moment(candidate.tvr, candidate.kind, old=True)
     if candidate.partial is not None:
         built = node(Merge(candidate.partial), node(candidate.scan))
     else:
         columns = memo.tvrs[candidate.tvr].props.columns
         built = node(Unsign(columns), node(Net(columns), node(candidate.scan)))
-    memo.add(kept.group, built, READ_STATE, CORE)
+    memo.add(kept, built, READ_STATE, CORE)
 
 
 def read_from(candidate: Candidate, stored: Iterable[StateSpec]) -> StateScan | None:

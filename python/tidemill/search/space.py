@@ -18,9 +18,7 @@ from tidemill.search.costing import CostModel, Facts
 from tidemill.search.estimate import Sizes, estimate
 from tidemill.search.run_plan import StateSpec
 from tidemill.search.seed import Candidate, candidates, keep, keep_result, read_from, seed
-from tidemill.tvr.form import Span
-
-ONE_POINT = Span(0, 1)
+from tidemill.tvr.timeline import Step, Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +31,14 @@ class Space:
     facts: Facts
     base_rows: Mapping[int, float]
     explored: Explored
+
+
+def step_of(sources: Mapping[int, SourceChange]) -> Step:
+    """A step of the timeline from what happens to the sources in it."""
+    changed = frozenset(n for n, s in sources.items() if s.changed)
+    telling = frozenset(n for n in changed if sources[n].reason is None)
+    mixed = frozenset(n for n in telling if sources[n].inserts != 0 and sources[n].deletes != 0)
+    return Step(changed, telling, mixed)
 
 
 def normal_query(query: Query) -> Query:
@@ -81,10 +87,7 @@ def space(
         result: whether the view's content can be read as the old snapshot.
         stored: states of another query of the view, to be read where they have what a candidate needs.
     """
-    changed = frozenset(n for n, s in sources.items() if s.changed)
-    telling = frozenset(n for n in changed if sources[n].reason is None)
-    mixed = frozenset(n for n in telling if sources[n].inserts != 0 and sources[n].deletes != 0)
-    memo = Memo(query, changed, ONE_POINT, telling, mixed=mixed)
+    memo = Memo(query, Timeline((step_of(sources),)))
     trees = seed(memo, query.root, {n: s.old_readable for n, s in sources.items()})
     root = memo.register(query.root)
     possible = candidates(memo, trees, root, settings)
@@ -98,7 +101,7 @@ def space(
         if scan is not None:
             keep(memo, replace(candidate, scan=scan))
             read.add(scan.name)
-    if result and memo.tvrs[root].props.changed:
+    if result and memo.changed(root):
         keep_result(memo, root)
     explored = explore(memo, rules, budget)
     known = measured or {}

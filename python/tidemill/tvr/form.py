@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Time: TypeAlias = int
-"""Position on the schedule: 0 is the last run before it, 1 the first time point planned."""
+"""Number of a moment: 0 is that of what was kept, others follow. In rules times are symbolic: OLD and NEW."""
+OLD: Time = 0
+NEW: Time = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,10 @@ class Span:
     old: Time
     new: Time
 
+    def of(self, symbol: Time) -> Time:
+        """The moment that OLD or NEW stands for."""
+        return self.new if symbol == NEW else self.old
+
 
 @dataclass(frozen=True, slots=True)
 class Form:
@@ -44,6 +50,10 @@ class Form:
     kind: FormKind
     start: Time | None
     end: Time
+
+    def placed(self, span: Span) -> Form:
+        """A form at symbolic times, at those of an interval."""
+        return Form(self.kind, None if self.start is None else span.of(self.start), span.of(self.end))
 
     def __str__(self) -> str:
         return f"{self.kind.name}@{self.end}" if self.start is None else f"{self.kind.name}({self.start}, {self.end}]"
@@ -57,6 +67,10 @@ def at(kind: FormKind, time: Time) -> Form:
 def over(kind: FormKind, span: Span) -> Form:
     """The form of a change."""
     return Form(kind, span.old, span.new)
+
+
+SYMBOLIC = Span(OLD, NEW)
+"""The interval that rules speak of."""
 
 
 @dataclass(frozen=True, slots=True)
