@@ -16,6 +16,8 @@ JOINS = {
     "anti, no equality": "SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.d > t.b)",
     "not in": "SELECT * FROM t WHERE a NOT IN (SELECT c FROM u WHERE d < 30)",
     "not in, correlated": "SELECT * FROM t WHERE a NOT IN (SELECT c FROM u WHERE u.d = t.b)",
+    "not in, pairs": "SELECT * FROM t WHERE (a, b) NOT IN (SELECT c, d FROM u)",
+    "not in, as a value": "SELECT a, b, a NOT IN (SELECT c FROM u) AS x FROM t",
     "existence": "SELECT a, b, a IN (SELECT c FROM u) AS met FROM t",
     "existence in a condition": "SELECT * FROM t WHERE b = 10 OR EXISTS (SELECT 1 FROM u WHERE u.c = t.a)",
     "full": "SELECT * FROM t FULL JOIN u ON t.a = u.c AND t.b < u.d",
