@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,6 +87,24 @@ def test_a_location_that_holds_something(spark: SparkSession, events: str, tmp_p
     )
     assert files_under(tmp_path) == ["mine.txt"]
     assert "v" not in tables(spark)
+
+
+def test_what_a_create_left_that_was_killed_while_it_wrote_its_definition(
+    spark: SparkSession, events: str, tmp_path: Path, fails: Fails
+) -> None:
+    """The mark of a dead writer and a half-written file are nobody's; what has another place may be somebody's."""
+    home = tmp_path / "v" / "_tidemill"
+    (home / "writers").mkdir(parents=True)
+    mark = {"id": "x", "host": socket.gethostname(), "pid": 4194300, "born": 1.0, "started": 0}
+    (home / "writers" / "x.json").write_text(json.dumps(mark))
+    (home / ".view.json.ec1a97b8.tmp").write_text('{"id": ')
+    create = f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) LOCATION '{tmp_path}/v' AS SELECT k FROM events"
+    (home / "else").write_text("mine")
+    fails(create, "TIDEMILL_LOCATION_NOT_EMPTY")
+    (home / "else").unlink()
+    spark.sql(create)
+    assert spark.table("v").count() == 4
+    assert ".view.json.ec1a97b8.tmp" not in {p.name for p in home.iterdir()}
 
 
 def test_drop_removes_files_and_entry(spark: SparkSession, events: str, fails: Fails) -> None:

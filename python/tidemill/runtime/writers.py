@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from tidemill.runtime.files import Files, child
+from tidemill.runtime.files import Files, child, parent
 
 FOLDER = "_tidemill/writers"
 _ACTIVE: set[str] = set()
@@ -53,12 +53,14 @@ def live_since(files: Files, location: str) -> int | None:
 
 
 def only_dead_marks(files: Files, location: str) -> bool:
-    """Whether nothing lies there but marks of writers that died before they wrote anything else."""
-    if [s.name for s in files.list(location)] != [FOLDER.split("/")[0]]:
+    """Whether nothing lies there but marks of writers that died before they had written anything else as a whole."""
+    home = FOLDER.split("/")[0]
+    if [s.name for s in files.list(location)] != [home]:
         return False
     folder = child(location, FOLDER) + "/"
-    found = files.list(location, recursive=True)
-    return all(s.path.startswith(folder) for s in found) and live_since(files, location) is None
+    found = [s for s in files.list(location, recursive=True) if not s.path.startswith(folder)]
+    half_written = all(s.name.startswith(".") and parent(s.path) == child(location, home) for s in found)
+    return half_written and live_since(files, location) is None
 
 
 def _lives(mark: dict[str, object]) -> bool:
