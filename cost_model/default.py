@@ -18,6 +18,7 @@ from tidemill.plan.ops import (
     Filter,
     Final,
     FinalChange,
+    HeldScan,
     Join,
     KeyFilter,
     Keys,
@@ -35,6 +36,7 @@ from tidemill.plan.ops import (
 )
 from tidemill.plan.query import Query
 from tidemill.search.costing import CpuMs, Facts, Rows
+from tidemill.tvr.form import Time
 
 UNKNOWN_ROWS = 1e6
 """Rows of a source without statistics."""
@@ -66,10 +68,10 @@ class DefaultCostModel:
     def rows(self, op: Op, inputs: Sequence[Rows], facts: Facts) -> Rows:
         """Rows out of one operator."""
         match op:
-            case Scan(source=source):
-                return Rows(source_rows(facts, source))
-            case Changes(source=source):
-                return Rows(change_rows(facts, source))
+            case Scan(source, _, time):
+                return Rows(source_rows(facts, source, time))
+            case Changes(source, _, start, end):
+                return Rows(change_rows(facts, source, start, end))
             case Empty():
                 return Rows(0.0)
             case Filter(condition):
@@ -90,7 +92,7 @@ class DefaultCostModel:
                 return Rows(min(inputs[0], float(getattr(limit, "value", None) or 100)))
             case Sum() | Union():
                 return Rows(sum(inputs))
-            case StateScan() | ResultScan():
+            case StateScan() | ResultScan() | HeldScan():
                 return Rows(facts.kept_rows(op))
             case _:
                 return Rows(max(inputs, default=1.0))
@@ -112,7 +114,7 @@ class DefaultCostModel:
         match op:
             case Scan():
                 return CpuMs(output * self.scan)
-            case StateScan() | ResultScan():
+            case StateScan() | ResultScan() | HeldScan():
                 return CpuMs(output * self.scan * 2)
             case Changes():
                 return CpuMs(output * self.changes)
@@ -138,26 +140,35 @@ class DefaultCostModel:
         """CPU milliseconds to read and merge so many rows of a state, in so many files."""
         return CpuMs(files * self.file + rows * (self.scan * 2 + self.hash))
 
+    def save(self, rows: float) -> CpuMs:
+        """CPU milliseconds to write so many rows in a step of their own."""
+        return CpuMs(self.step + rows * self.shuffle)
+
+    def load(self, rows: float) -> CpuMs:
+        """CPU milliseconds to read so many rows of one file."""
+        return CpuMs(self.file + rows * self.scan * 2)
+
     def merging(self, files: float, rows: float, merged: float) -> CpuMs:
         """CPU milliseconds of a step that reads so many rows of a state and writes `merged` ones."""
         return CpuMs(self.step + self.reading(files, rows) + merged * self.shuffle)
 
 
-def source_rows(facts: Facts, source: int) -> float:
-    """Rows of a source's snapshot."""
-    known = facts.sources[source].rows if source in facts.sources else None
+def source_rows(facts: Facts, source: int, time: Time | None = None) -> float:
+    """Rows of a source's snapshot at a moment; the last, unless given."""
+    known = facts.source_at(source, time)
     if known is None:
-        size = facts.sources[source].bytes if source in facts.sources else None
-        return size / 50 if size else UNKNOWN_ROWS  # about 50 bytes a row in a columnar file
-    return known
+        return UNKNOWN_ROWS
+    if known.rows is None:
+        return known.bytes / 50 if known.bytes else UNKNOWN_ROWS  # about 50 bytes a row in a columnar file
+    return known.rows
 
 
-def change_rows(facts: Facts, source: int) -> float:
-    """Rows of a source's change: an update counts as a delete and an insert."""
-    change = facts.sources.get(source)
-    if change is None or change.inserts is None or change.deletes is None:
-        return max(1.0, source_rows(facts, source) * UNKNOWN_CHANGE)
-    return change.inserts + change.deletes
+def change_rows(facts: Facts, source: int, start: Time, end: Time) -> float:
+    """Rows of a source's change between two moments: an update counts as a delete and an insert."""
+    change = facts.change_over(source, start, end)
+    if change is None:
+        return max(1.0, source_rows(facts, source, end) * UNKNOWN_CHANGE)
+    return sum(change)
 
 
 def _groups(rows: float) -> float:

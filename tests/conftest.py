@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 import runpy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from pyspark.sql import Row, SparkSession
 
 import tidemill
 from tidemill.runtime import dispatch
+from tidemill.search import planner
+from tidemill.search.extract import Extractor
 
 Oracle = Callable[[str, str], None]
 ROOT = Path(__file__).resolve().parents[1]
@@ -136,6 +140,20 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     original = dispatch.execute
     monkeypatch.setattr(dispatch, "execute", executing)
     return found
+
+
+@contextmanager
+def early_work() -> Iterator[list[int]]:
+    """Runs without output do all that they can for the next one with output, whatever it costs; how much each did."""
+    done: list[int] = []
+
+    def everything(_: object, extractor: Extractor, demands: object, savable: Collection[int]) -> list[int]:
+        possible = [group for group in sorted(savable) if extractor.best(group) is not None]
+        done.append(len(possible))
+        return possible
+
+    with mock.patch.object(planner._Planning, "_worth_saving", everything):
+        yield done
 
 
 def files_under(path: str | Path) -> list[str]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import random
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import combinations
 from math import isfinite
 from unittest import mock
 
@@ -30,9 +31,10 @@ from tidemill.rule.registry import load_rules
 from tidemill.search import planner
 from tidemill.search.compaction import Compaction, Piece
 from tidemill.search.costing import CostModel, CpuMs, Facts, Rows
-from tidemill.search.planner import PlanRequest, plan_run
+from tidemill.search.extract import Extractor
+from tidemill.search.planner import PlanRequest, Point, plan_run
 from tidemill.search.run_plan import RunPlan, Step
-from tidemill.search.space import normal_query
+from tidemill.search.space import Kept, normal_query
 from tidemill.settings import PlannerSettings
 
 Tables = Mapping[int, Sequence[Record]]
@@ -69,6 +71,8 @@ class Mode:
     """Sources that can tell their changes; None: all."""
     lose: float = 0.0
     """How often a state, or the content, is gone when a run begins."""
+    early: float | None = None
+    """How much of what could be done by a run without output is; None: what the planner chooses."""
     compact: float = 0.0
     """How often pieces of a state that a run reads are put together, from any of them on."""
 
@@ -83,27 +87,61 @@ class View:
     valid: Callable[[Sequence[Row], View], None] | None = None
     """The check of a query that is free in its answers; None: the view must equal its query."""
     seed: int = 0
+    deferred: bool = False
+    """It is not filled at once."""
 
     def __post_init__(self) -> None:
         self.query: Query = parse_query(self.text)
         self.dice = random.Random(self.seed)
+        self.line: list[Tables] = [self.tables]
+        """The tables at each moment, from that of the content on."""
+        self.feeds: list[Changes] = []
+        """What led from each moment to the next."""
+        self.standing: dict[str, int] = {}
+        self.before: dict[str, int] = {}
+        self.held: list[Record] = []
+        self.held_until = 0
         self.states: dict[str, list[list[Record]]] = {}
         self.result: list[Record] = []
         self.kinds: list[str] = []
         self.first = True
         self.lost: frozenset[str] = frozenset()
         self.refill: str | None = None
-        self.old = self.tables
-        request = self._request({}, first=True)
+        request = self._request(first=True)
         planning = planner._Planning(replace(request, query=normal_query(request.query)))
-        possible = planning._space(request.sources, None).candidates
+        possible = planning._space(request.steps, Kept(None)).candidates
         self._keys_of = {c.name: None if c.partial is None else len(c.partial.keys) for c in possible}
         additive = "aggregate_parts" not in self.mode.off
         self._possible = frozenset(n for n, keys in self._keys_of.items() if additive or keys is None)
-        self._execute(self._plan({}, first=True), {})
+        if not self.deferred:
+            self._execute(self._plan(first=True))
+
+    def early(self, changes: Changes, *, price: float = 0.1, more: int = 1) -> RunPlan:
+        """Apply changes to the tables, and run without output.
+
+        `price`: of a unit of this run's work, against 1 of the next run's, which has output; `more`: how many times as
+        much is expected to change until then.
+        """
+        self._change(changes)
+        expected = {n: replace(s, inserts=(s.inserts or 0) * more) for n, s in self._sources().items()}
+        plan = self._plan(first=self.first, price=price, ahead=(Point(1.0, True, expected),))
+        assert plan.kind == "PARTIAL"
+        self._execute(plan)
+        return plan
 
     def refresh(self, changes: Changes) -> RunPlan:
         """Apply changes to the tables, and run."""
+        self._change(changes)
+        self.lost = frozenset(n for n in sorted(self.states) if self.dice.random() < self.mode.lose)
+        self.refill = "STATE_LOST" if self.dice.random() < self.mode.lose else None
+        self.states = {n: records for n, records in self.states.items() if n not in self.lost}
+        if self.refill is not None:
+            self.result = [{"gone": "gone"}]  # whoever reads it fails
+        plan = self._plan(first=self.first)
+        self._execute(plan)
+        return plan
+
+    def _change(self, changes: Changes) -> None:
         after = {n: list(rows) for n, rows in self.tables.items()}
         for number, feed in changes.items():
             net: Counter[Row] = Counter()
@@ -113,19 +151,27 @@ class View:
             bag.update(net)
             assert min(bag.values(), default=0) >= 0, "the feed deletes what is not there"
             after[number] = [dict(r) for r in bag.elements()]
-        self.old, self.tables = self.tables, after
-        self.lost = frozenset(n for n in sorted(self.states) if self.dice.random() < self.mode.lose)
-        self.refill = "STATE_LOST" if self.dice.random() < self.mode.lose else None
-        self.states = {n: records for n, records in self.states.items() if n not in self.lost}
-        if self.refill is not None:
-            self.result = [{"gone": "gone"}]  # whoever reads it fails
-        plan = self._plan(changes, first=False)
-        self._execute(plan, changes)
-        return plan
+        self.tables = after
+        self.line.append(after)
+        self.feeds.append(changes)
+        self._forget_moments()
+
+    def _forget_moments(self) -> None:
+        """Moments between the first and the last at which nothing stands are none."""
+        for moment in reversed(range(1, len(self.line) - 1)):
+            if moment in {*self.standing.values(), self.held_until}:
+                continue
+            first, second = self.feeds[moment - 1], self.feeds[moment]
+            self.feeds[moment - 1 : moment + 1] = [
+                {n: [*first.get(n, ()), *second.get(n, ())] for n in first.keys() | second.keys()}
+            ]
+            del self.line[moment]
+            self.standing = {n: t - (t > moment) for n, t in self.standing.items()}
+            self.held_until -= self.held_until > moment
 
     def oracle(self) -> Relation:
         """The query as written, over the tables as they are now."""
-        return run(self.query.document["root"], self._world({}))
+        return run(self.query.document["root"], self._world())
 
     def rows(self) -> list[Row]:
         """The view's content, columns in the order of the query."""
@@ -133,19 +179,26 @@ class View:
 
     # -- planning -----------------------------------------------------------------------------------------------------
 
-    def _request(self, changes: Changes, *, first: bool) -> PlanRequest:
+    def _sources(self, feeds: Sequence[Changes] | None = None) -> dict[int, SourceChange]:
+        """What happened to the sources, over all moments unless told otherwise."""
+        feeds = self.feeds if feeds is None else feeds
+
         def source(n: int) -> SourceChange:
             telling = self.mode.telling is None or n in self.mode.telling
+            feed = [record for changes in feeds for record in changes.get(n, ())]
             return SourceChange(
-                changed=n in changes,
+                changed=any(n in changes for changes in feeds),
                 old_readable=self.mode.readable,
                 rows=STATISTICS,
-                inserts=float(sum(c > 0 for _, c in changes.get(n, ()))),
-                deletes=float(sum(c < 0 for _, c in changes.get(n, ()))),
+                inserts=float(sum(c > 0 for _, c in feed)),
+                deletes=float(sum(c < 0 for _, c in feed)),
                 reason=None if telling else "FILES_REWRITTEN",
             )
 
-        sources = {n: source(n) for n in self.query.sources}
+        return {n: source(n) for n in self.query.sources}
+
+    def _request(self, *, first: bool, price: float = 1.0, ahead: tuple[Point, ...] = ()) -> PlanRequest:
+        sources = self._sources()
         settings = PlannerSettings(prefer=self.mode.prefer, time_limit=60)
         states = frozenset(self.states)
         piece = Piece(1, STORED_ROWS, STORED_ROWS, 1)
@@ -160,9 +213,16 @@ class View:
             lost=self.lost,
             refill=self.refill,
             pieces={n: [piece] * len(kept) for n, kept in self.states.items()},
+            between=tuple(self._sources([feed]) for feed in self.feeds) if len(self.feeds) > 1 else (),
+            standing={n: t for n, t in self.standing.items() if n in states},
+            held=self.held_until if self.refill is None else 0,
+            price=price,
+            ahead=ahead,
         )
 
-    def _plan(self, changes: Changes, *, first: bool, keep: float | None = None) -> RunPlan:
+    def _plan(
+        self, *, first: bool, keep: float | None = None, price: float = 1.0, ahead: tuple[Point, ...] = ()
+    ) -> RunPlan:
         rules = tuple(r for r in load_rules() if r.name not in self.mode.off)
         share = self.mode.keep if keep is None else keep
         with ExitStack() as stack:
@@ -172,11 +232,18 @@ class View:
             if self.mode.shake is not None:
                 patch(mock.patch.object(planner, "_model", return_value=Shaken(seed=self.mode.shake)))
             patch(mock.patch.object(planner, "due", self._due))
+            if self.mode.early is not None:
+                patch(mock.patch.object(planner._Planning, "_worth_saving", self._worth_saving))
             if share is not None:
                 dice = random.Random(self.seed)
                 some = frozenset(n for n in sorted(self._possible) if dice.random() < share)
                 patch(mock.patch.object(planner._Planning, "_worth_keeping", return_value=some))
-            return plan_run(self._request(changes, first=first))
+            return plan_run(self._request(first=first, price=price, ahead=ahead))
+
+    def _worth_saving(self, extractor: Extractor, _: object, savable: Collection[int]) -> list[int]:
+        assert self.mode.early is not None
+        possible = [g for g in sorted(savable) if extractor.best(g) is not None]
+        return [g for g in possible if self.dice.random() < self.mode.early]
 
     def _due(self, pieces: Sequence[Piece], _: CostModel) -> Compaction | None:
         if self.dice.random() >= self.mode.compact:
@@ -185,15 +252,23 @@ class View:
 
     # -- running ------------------------------------------------------------------------------------------------------
 
-    def _world(self, changes: Changes) -> World:
-        sources = {(n, "new"): rows for n, rows in self.tables.items()}
+    def _world(self) -> World:
+        now = max(1, len(self.feeds))
+        sources = {(n, now): rows for n, rows in self.tables.items()}
         if self.mode.readable:
-            sources |= {(n, "old"): rows for n, rows in self.old.items()}
-        told = {n: c for n, c in changes.items() if self.mode.telling is None or n in self.mode.telling}
-        return World(self.query, sources, told, self.states, result=self.result, dice=self.dice)
+            past = list(enumerate(self.line[:-1])) or [(0, self.tables)]
+            sources |= {(n, t): rows for t, tables in past for n, rows in tables.items()}
+        told = {
+            (n, start, end): [record for feed in self.feeds[start:end] for record in feed.get(n, ())]
+            for n in self.query.sources
+            if self.mode.telling is None or n in self.mode.telling
+            for start, end in combinations(range(now + 1), 2)
+        }
+        return World(self.query, sources, told, self.states, self.before, self.held, result=self.result, dice=self.dice)
 
-    def _execute(self, plan: RunPlan, changes: Changes) -> None:
-        world = self._world(changes)
+    def _execute(self, plan: RunPlan) -> None:
+        changed = {n for feed in self.feeds for n in feed}
+        world = self._world()
         states: dict[str, list[list[Record]]] = dict(self.states)
         result = self.result
         for step in plan.steps:
@@ -211,14 +286,33 @@ class View:
                     world.states = {**world.states, step.state: states[step.state]}
             elif step.target == "delta":
                 result = self._applied(records)
+            elif step.target == "held":
+                self.held = [*(self.held if step.mode == "segment" else ()), *records]
+                self.held_until = len(self.feeds)
             else:
                 result = records
+        known = dict(self.states)
         self.states = {s.name: states[s.name] for s in plan.states}
+        if plan.kind == "PARTIAL":
+            for spec in plan.states:
+                if spec.name not in plan.behind:
+                    if not self.first:
+                        self.before.setdefault(spec.name, len(known.get(spec.name, ())))
+                    self.standing[spec.name] = len(self.feeds)
+            if self.first and all(self.standing.get(n) == len(self.feeds) for n in self.states):
+                self._begin_anew({})  # there is no content that stands earlier
+            return
+        self._begin_anew({})
         self.result = result
-        read = self.first or changes.keys() & _sources(self.query.root)
+        read = self.first or changed & _sources(self.query.root)
         self.kinds.append(plan.kind if read else "NO_DATA")  # what the runtime would not even plan
         self.first = False
         self._check(plan)
+
+    def _begin_anew(self, standing: dict[str, int]) -> None:
+        """What is there now is the first moment from here on."""
+        self.line, self.feeds = [self.tables], []
+        self.standing, self.before, self.held, self.held_until = standing, {}, [], 0
 
     def _applied(self, delta: Sequence[Record]) -> list[Record]:
         names = [n for _, n in self.query.output]
@@ -251,8 +345,10 @@ class View:
 
     def _check_states(self, plan: RunPlan) -> None:
         """Base and segments, merged, are the base made anew."""
-        anew = self._plan({}, first=True, keep=1.0)
-        world = self._world({})
+        kept, self.states = self.states, {}
+        anew = self._plan(first=True, keep=1.0)
+        self.states = kept
+        world = self._world()
         fresh: dict[str, list[Record]] = {}
         for step in anew.steps:
             world.staged[step.name] = _records(step, run(step.plan, world))
@@ -260,11 +356,10 @@ class View:
                 fresh[step.state] = world.staged[step.name]
         for spec in plan.states:
             keys = self._keys_of[spec.name]
-            kept = _merged([record for piece in self.states[spec.name] for record in piece], keys)
+            found = _merged([record for piece in self.states[spec.name] for record in piece], keys)
             wanted = _merged(fresh[spec.name], keys)
-            assert kept == wanted, (
-                f"state {spec.name} ({spec.form} of {spec.text}): {kept} for {wanted}\n{explained(plan, 'PLAN')}"
-            )
+            shown = f"state {spec.name} ({spec.form} of {spec.text}): {found} for {wanted}"
+            assert found == wanted, f"{shown}\n{explained(plan, 'PLAN')}"
 
 
 def _sources(tree: Tree) -> frozenset[int]:

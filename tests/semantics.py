@@ -38,12 +38,18 @@ class Relation:
 
 @dataclass
 class World:
-    """What leaves read: sources by (number, "old" or "new"), states, staged steps, and the view's content."""
+    """What leaves read: sources by (number, moment), changes by (number, from, to), states, staged steps, the view's
+    content and its change that is held back.
+
+    `before`: of a state that stands later than the content, how many pieces were there at the content's moment.
+    """
 
     query: Query
-    sources: Mapping[tuple[int, str], Sequence[Record]]
-    changes: Mapping[int, Sequence[tuple[Record, int]]] = field(default_factory=dict)
+    sources: Mapping[tuple[int, int], Sequence[Record]]
+    changes: Mapping[tuple[int, int, int], Sequence[tuple[Record, int]]] = field(default_factory=dict)
     states: Mapping[str, Sequence[Sequence[Record]]] = field(default_factory=dict)
+    before: Mapping[str, int] = field(default_factory=dict)
+    held: Sequence[Record] = ()
     staged: dict[str, list[Record]] = field(default_factory=dict)
     result: Sequence[Record] = ()
     dice: random.Random = field(default_factory=lambda: random.Random(0))
@@ -72,21 +78,27 @@ class _Interpreter:
     # -- leaves -------------------------------------------------------------------------------------------------------
 
     def op_scan(self, node: Mapping[str, Any]) -> Relation:
-        return _read(node["columns"], self.world.sources[node["source"], node["at"] or "new"])
+        at = max(t for _, t in self.world.sources) if node.get("at") is None else node["at"]
+        return _read(node["columns"], self.world.sources[node["source"], at])
 
     def op_changes(self, node: Mapping[str, Any]) -> Relation:
-        assert (node["from"], node["to"]) == ("old", "new")
-        records = self.world.changes[node["source"]]
+        records = self.world.changes[node["source"], node["from"], node["to"]]
         rows = _read(node["columns"], [r for r, _ in records])
         counted = [(*row, n) for row, (_, n) in zip(rows.rows, records, strict=True)]
         return Relation((*rows.columns, node["count"]), counted)
 
     def op_state(self, node: Mapping[str, Any]) -> Relation:
         pieces = self.world.states[node["name"]][node.get("first", 0) :]
+        before = self.world.before.get(node["name"], len(pieces))
+        if part := node.get("part"):
+            pieces = pieces[:before] if part == "before" else pieces[before:]
         return _read(node["columns"], [record for piece in pieces for record in piece])
 
     def op_staged(self, node: Mapping[str, Any]) -> Relation:
         return _read(node["columns"], self.world.staged[node["step"]])
+
+    def op_held(self, node: Mapping[str, Any]) -> Relation:
+        return _read(node["columns"], self.world.held)
 
     def op_result(self, node: Mapping[str, Any]) -> Relation:
         return _read(node["columns"], self.world.result)

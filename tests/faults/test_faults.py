@@ -24,7 +24,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.conftest import difference
+from tests.conftest import difference, early_work
 from tests.faults.checks import check
 from tidemill.bridge.jvm import Jvm
 
@@ -163,6 +163,25 @@ def refreshing(spark: SparkSession, clause: str = "", part: int = 1) -> list[str
         assert difference(spark, "v", BY_KEY) == (0, 0), where
 
     return endure(spark, prepare, lambda _: f"REFRESH INCREMENTAL VIEW v {clause}", after, 8, part=part)
+
+
+def test_early_work(spark: SparkSession, events: str) -> None:
+    """A run without output that does all it can, and now and then the one with output that builds upon it."""
+    schedule = "SCHEDULE (AT '08:00' NO OUTPUT, AT '24:00')"
+    spark.sql(f"CREATE INCREMENTAL VIEW v {schedule} REFRESH POLICY INCREMENTAL AS {BY_KEY}")
+
+    def prepare(trial: int) -> None:
+        spark.sql(f"INSERT INTO events VALUES ({trial % 3}, {trial})")
+
+    def after(trial: int, where: str) -> None:
+        check(spark, "v", where)
+        if trial % 3 == 0:
+            assert spark.sql("REFRESH INCREMENTAL VIEW v").collect()[0].kind in {"INCREMENTAL", "NO_DATA"}, where
+            assert difference(spark, "v", BY_KEY) == (0, 0), where
+
+    with early_work():
+        seen = endure(spark, prepare, lambda _: "REFRESH INCREMENTAL VIEW v AT 1", after, 5, part=PART)
+    assert seen.count("run") >= 2
 
 
 def test_create(spark: SparkSession, events: str) -> None:

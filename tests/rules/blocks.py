@@ -43,7 +43,7 @@ from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
 from tidemill.search.planner import PlanRequest, plan_run
 from tidemill.search.seed import candidates, keep, keep_result, seed
-from tidemill.search.space import normal_query, space, step_of
+from tidemill.search.space import Kept, normal_query, space, step_of
 from tidemill.settings import PACKS, PlannerSettings
 from tidemill.tvr.timeline import Timeline
 
@@ -147,11 +147,11 @@ def _explored(block: Block, query: Query, rules: Sequence[Rule]) -> tuple[str, f
     sources = _changes(block, query)
     events: list[Event] = []
     memo = Memo(query, Timeline((replace(step_of(sources), mixed=frozenset()),)), [events.append])
-    trees = seed(memo, query.root, {n: s.old_readable for n, s in sources.items()})
+    trees = seed(memo, query.root, 1, lambda source, _: sources[source].old_readable)
     root = memo.register(query.root)
     if block.values("states") == ["all"]:
         for candidate in candidates(memo, trees, root, ""):
-            keep(memo, candidate)
+            keep(memo, candidate, 0, parted=False)
         if memo.changed(root):
             keep_result(memo, root)
     explore(memo, rules, Budget(seconds=60), check)
@@ -204,7 +204,7 @@ def _planned(block: Block, query: Query) -> tuple[str, frozenset[str]]:
     sources = _changes(block, query)
     kept: frozenset[str] = frozenset()
     if block.values("states") == ["all"]:
-        every = space(query, sources, [], MODEL, Budget(), "", None)
+        every = space(query, [sources], 1, [], MODEL, Budget(), Kept(None))
         kept = frozenset(c.name for c in every.candidates)
     request = PlanRequest(
         query=query,

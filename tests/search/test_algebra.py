@@ -14,6 +14,7 @@ from tests.maintain import Changes, Mode, View
 from tests.scalars import INF, NAN
 from tests.semantics import Record
 from tidemill.rule.registry import PACKS, load_rules
+from tidemill.search.run_plan import read_by
 
 Draw: TypeAlias = Callable[[st.SearchStrategy[Any]], Any]
 Column: TypeAlias = tuple[int, str]
@@ -38,6 +39,7 @@ MODES = st.builds(
     telling=st.sampled_from([None, None, None, frozenset({0, 1})]),
     lose=st.sampled_from([0.0, 0.0, 0.5]),
     compact=st.sampled_from([0.0, 0.5]),
+    early=st.sampled_from([None, 0.5, 1.0]),
 )
 
 
@@ -246,13 +248,25 @@ def queries(draw: Draw) -> str:
     return SOURCES + header + "\n".join(lines)
 
 
+PRICES = st.sampled_from([0.0, 1e-6, 0.3, 1.0])
+
+
+def now_of(view: View) -> dict[int, list[Record]]:
+    return {n: list(rows) for n, rows in view.tables.items()}
+
+
 def maintain(data: st.DataObject, text: str, mode: Mode) -> None:
     tables = data.draw(TABLES, "tables")
-    view = View(text, tables, mode, seed=data.draw(st.integers(0, 9)))
+    view = View(
+        text, tables, mode, seed=data.draw(st.integers(0, 9)), deferred=data.draw(st.sampled_from([False, False, True]))
+    )
     for _ in range(data.draw(st.integers(1, 3), "rounds")):
-        now = {n: list(rows) for n, rows in view.tables.items()}
-        view.refresh(data.draw(changes(now), "changes"))
+        for _ in range(data.draw(st.sampled_from([0, 0, 1, 2]), "runs without output")):
+            plan = view.early(data.draw(changes(now_of(view)), "early changes"), price=data.draw(PRICES, "price"))
+            event(f"early: {', '.join(sorted({s.target for s in plan.steps})) or 'nothing'}")
+        plan = view.refresh(data.draw(changes(now_of(view)), "changes"))
         event(view.kinds[-1])
+        event(f"reads what was held: {'held' in read_by(plan.steps)}")
 
 
 EXAMPLES = int(os.environ.get("TIDEMILL_EXAMPLES", "0"))

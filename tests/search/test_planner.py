@@ -21,7 +21,7 @@ from tidemill.search.extract import Extractor
 from tidemill.search.join_order import Input, join_order
 from tidemill.search.planner import PlanRequest, plan_run
 from tidemill.search.run_plan import RunPlan
-from tidemill.search.space import normal_query, space, step_of
+from tidemill.search.space import Kept, normal_query, space, step_of
 from tidemill.settings import PlannerSettings
 from tidemill.tvr.form import DELTA, NEW, OLD, SNAPSHOT, SYMBOLIC, at, over
 from tidemill.tvr.timeline import Timeline
@@ -95,7 +95,7 @@ def cyclic() -> tuple[Memo, Extractor, int, int]:
     delta, new = memo.change(0, DELTA), memo.moment(0, SNAPSHOT, old=False)
     memo.add(delta, Node(Net((0, 1)), (Ref(0, at(SNAPSHOT, NEW)),)), "r", "p")
     memo.add(new, Node(Net((0, 1)), (Ref(0, over(DELTA, SYMBOLIC)),)), "r", "p")
-    facts = Facts(query, {0: change()}, {}, {})
+    facts = Facts(query, ({0: change()},), {}, {})
     return memo, Extractor(memo, MODEL, facts), delta, new
 
 
@@ -110,7 +110,7 @@ def test_a_cycle_is_entered_where_it_is_cheapest() -> None:
     columns = ((0, "a"), (1, "b"))
     memo.add(delta, Node(Changes(0, columns, OLD, NEW)), "r", "p")
     memo.add(new, Node(Scan(0, columns, NEW)), "r", "p")
-    extractor = Extractor(memo, MODEL, Facts(memo.query, {0: change()}, {}, {}))
+    extractor = Extractor(memo, MODEL, Facts(memo.query, ({0: change()},), {}, {}))
     choices = [extractor.best(g) for g in (delta, new)]
     assert [type(c.expression.op) for c in choices if c and c.expression] == [Changes, Net]
     extractor.stage(delta)
@@ -119,7 +119,7 @@ def test_a_cycle_is_entered_where_it_is_cheapest() -> None:
     assert staged.expression is None
     assert extractor.is_staged(delta)
     only = Extractor(
-        memo, MODEL, Facts(memo.query, {0: change()}, {}, {}), lambda _g, e: not isinstance(e.op, Changes | Net)
+        memo, MODEL, Facts(memo.query, ({0: change()},), {}, {}), lambda _g, e: not isinstance(e.op, Changes | Net)
     )
     assert only.best(delta) is None
 
@@ -160,7 +160,7 @@ def test_a_state_of_rows_is_not_looked_for_among_those_of_parts() -> None:
 def test_a_state_that_is_not_kept_is_no_missing_rule() -> None:
     text = "project [#9]\n  filter [(#10 > 3)]\n    aggregate keys=[#9 := #0] calls=[#10 := first(#1)]\n    " + T
     query = normal_query(parse_query(SOURCES + text))
-    found = space(query, {0: change()}, [], MODEL, Budget(), "", None)
+    found = space(query, [{0: change()}], 1, [], MODEL, Budget(), Kept(None))
     names = {type(found.memo.tvrs[c.tvr].expressions[0][0]): c.name for c in found.candidates}
     for operator in (Aggregate, Filter):
         plan = planned(text, policy="STRICT", states=frozenset({names[operator]}))
@@ -228,5 +228,5 @@ def test_the_plan_says_why_its_search_stopped() -> None:
     assert document(plan, {})["search"]["stopped"] == "saturated"
     assert "saturated" in explained(plan, "PLAN")
     query = normal_query(parse_query(SOURCES + SUMS))
-    found = space(query, {0: change()}, [], MODEL, Budget(seconds=-1.0), "", None)
+    found = space(query, [{0: change()}], 1, [], MODEL, Budget(seconds=-1.0), Kept(None))
     assert found.explored.stopped == "time limit"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tidemill.memo.memo import Expression
-from tidemill.plan.ops import Changes, ResultScan, Scan, StateScan
+from tidemill.plan.ops import Changes, HeldScan, ResultScan, Scan, StateScan
 from tidemill.plan.text import Printer
 from tidemill.search.explanation import Explanation, Used
 from tidemill.search.run_plan import RunPlan
@@ -149,8 +149,10 @@ def _reads(why: Explanation, e: Expression) -> list[str]:
             return [f"{sources[source].name}@{time}"]
         case Changes(source, _, _, _):
             return [f"changes of {sources[source].name}"]
-        case StateScan(name, _, _):
+        case StateScan(name, _, _, _):
             return [f"state {name}"]
+        case HeldScan():
+            return ["the view's change that is held back"]
         case ResultScan():
             return ["the view's content"]
         case _:

@@ -187,6 +187,10 @@ class Memo:
         inputs = tuple(self._intern(i, rule, pack, span) for i in node.inputs)
         return self._add(self.find(group), Expression(self._placed(node.op, span), inputs, rule, pack))
 
+    def put(self, group: int, op: Op, inputs: tuple[int, ...], rule: str, pack: str) -> bool:
+        """Add an operator over groups to a group. False if it was known."""
+        return self._add(self.find(group), Expression(op, tuple(map(self.find, inputs)), rule, pack))
+
     def _intern(self, node: Built, rule: str, pack: str, span: Span) -> int:
         if isinstance(node, Ref):
             return self.form(node.tvr, node.form.placed(span))

@@ -157,10 +157,22 @@ class Empty:
 
 @dataclass(frozen=True, slots=True)
 class StateScan:
-    """A kept state by name: its columns as (column id, field, type)."""
+    """A kept state by name: its columns as (column id, field, type).
+
+    `part`: of a state that stands at a later moment than the view's content, what was there at the content's moment
+    ("before"), or what came since ("since"); all of it unless given.
+    """
 
     name: str
     form: str
+    columns: tuple[tuple[int, str, str], ...]
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldScan:
+    """The view's signed change since its content, as runs without output computed it: ((column, field, type), ...)."""
+
     columns: tuple[tuple[int, str, str], ...]
 
 
@@ -262,6 +274,7 @@ Op: TypeAlias = (
     | Changes
     | Empty
     | StateScan
+    | HeldScan
     | ResultScan
     | Sum
     | Negate

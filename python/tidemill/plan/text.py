@@ -20,6 +20,7 @@ from tidemill.plan.ops import (
     Aggregate,
     Changes,
     Filter,
+    HeldScan,
     Join,
     Keys,
     Limit,
@@ -131,9 +132,10 @@ class Printer:
                 return f"{word} [{shown}] partition={self._list(partition)} ({self._resolve(text)})"
             case Opaque(name, _, reason, ids):
                 return f"{word} {name} [{', '.join(map(self._name, ids))}] ({reason})"
-            case StateScan(name, form, columns):
-                return f"{word} {name} {form} {self._fields(tuple((c, f) for c, f, _ in columns))}"
-            case ResultScan(columns):
+            case StateScan(name, form, columns, part):
+                shown = f"{name} {part}" if part else name
+                return f"{word} {shown} {form} {self._fields(tuple((c, f) for c, f, _ in columns))}"
+            case ResultScan(columns) | HeldScan(columns):
                 return f"{word} {self._fields(tuple((c, f) for c, f, _ in columns))}"
             case Keys(branches):
                 return f"{word} {'; '.join(self._named(b) for b in branches)}"

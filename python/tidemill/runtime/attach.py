@@ -69,7 +69,7 @@ def _fill(jvm: Jvm, view: View, draft: Draft) -> None:
     settings = sessions.planner_settings(jvm)
     situation, plan = planning.filling(draft.working, draft.document, draft.statement.policy, settings)
     occasion = Occasion.now(len(draft.statement.schedule), "CREATE")
-    view.publish(running.run_with_output(draft.working, view, situation, lambda _: plan, occasion))
+    view.publish(running.run(draft.working, view, situation, lambda _: plan, occasion))
 
 
 def _difference(view: View, draft: Draft) -> str | None:

@@ -1,8 +1,8 @@
 """Binds a plan of the planner to one run: symbolic positions become real ones, stored relations become lists of
 files.
 
-A plan is made once for symbolic times (`old`, `new`); only here does it meet the positions pinned at the start of a
-run and the files that earlier runs, or earlier steps of this run, wrote.
+A plan speaks of numbered moments; only here does it meet the positions pinned at the start of a run and the files that
+earlier runs, or earlier steps of this run, wrote.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ Files = Sequence[Mapping[str, Any]]
 class Binder:
     """What the symbols of one run's plan stand for.
 
-    `old` and `new` map a source's number to its position before and at this run. `states` maps a state's name to its
-    committed pieces, each a list of files, `staged` a step's name to the files it wrote in this run (filled as steps
-    end), `result` lists the view's live files.
+    `positions`: at each moment a source's position by its number; the last moment is this run. `states` maps a state's
+    name to its committed pieces, each a list of files, `before` to how many of them were there at the first moment,
+    `staged` a step's name to the files it wrote in this run (filled as steps end); `result` lists the view's live
+    files, `held` those of its change that is held back.
     """
 
-    old: Mapping[int, Position]
-    new: Mapping[int, Position]
+    positions: Sequence[Mapping[int, Position]]
     states: dict[str, Sequence[Files]]
     result: Files
+    before: Mapping[str, int | None] = field(default_factory=dict)
+    held: Files = ()
     staged: dict[str, Files] = field(default_factory=dict)
     observe_scans: bool = False
     changes: dict[str, int] = field(default_factory=dict)
@@ -45,11 +47,19 @@ class Binder:
                 return self._changes(node)
             case "state":
                 pieces = self.states.get(node["name"], ())[node.get("first", 0) :]
+                before = self.before.get(node["name"])
+                match node.get("part"):
+                    case "before":
+                        pieces = pieces[:before]
+                    case "since":
+                        pieces = pieces[len(pieces) if before is None else before :]
                 return self._files(node, [file for piece in pieces for file in piece])
             case "staged":
                 return self._files(node, self.staged[node["step"]])
             case "result":
                 return self._files(node, self.result)
+            case "held":
+                return self._files(node, self.held)
             case _:
                 bound = dict(node)
                 if "inputs" in bound:
@@ -59,7 +69,7 @@ class Binder:
     def _scan(self, node: Mapping[str, Any]) -> wire.Node:
         bound = dict(node)
         bound["at"] = self._at(node["source"], node.get("at"))
-        if not self.observe_scans or node.get("at") == "old":
+        if not self.observe_scans or node.get("at") not in {None, len(self.positions) - 1}:
             return bound
         return self._observed(bound, self.scans, [("rows", wire.observed_sum(wire.long(1)))])
 
@@ -78,12 +88,8 @@ class Binder:
             observed["id"] = node.pop("id")
         return observed
 
-    def _at(self, source: int, symbol: Position) -> Position:
-        if symbol == "old":
-            return self.old.get(source)
-        if symbol in ("new", None):
-            return self.new.get(source)
-        return symbol
+    def _at(self, source: int, moment: int | None) -> Position:
+        return self.positions[-1 if moment is None else moment].get(source)
 
     def _files(self, node: Mapping[str, Any], listed: Files) -> wire.Node:
         bound = wire.files(listed, [(c[0], c[1], c[2]) for c in node["columns"]])

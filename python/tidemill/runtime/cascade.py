@@ -13,6 +13,7 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
+from tidemill.plan.change import SourceChange
 from tidemill.runtime import graph, planning, runs, sessions
 from tidemill.runtime.graph import Node, Source
 from tidemill.runtime.history import RunRow
@@ -130,11 +131,16 @@ def _surveyed(
 
 def _expecting(situation: Situation, number: int, row: RunRow) -> Situation:
     """`situation` with a source that another run would change, nobody knows by how much, nor to which position."""
-    known = situation.changes[number]
     reason = f"SOURCE_REWRITTEN: the next run of {row.view} would be full" if row.kind == "FULL" else None
-    change = replace(known, changed=True, inserts=None, deletes=None, reason=known.reason or reason)
+
+    def changing(changes: Mapping[int, SourceChange]) -> dict[int, SourceChange]:
+        known = changes[number]
+        change = replace(known, changed=True, inserts=None, deletes=None, reason=known.reason or reason)
+        return {**changes, number: change}
+
     return replace(
         situation,
-        changes={**situation.changes, number: change},
-        new={**situation.new, number: None},
+        changes=changing(situation.changes),
+        between=(*situation.between[:-1], *map(changing, situation.between[-1:])),
+        positions=(*situation.positions[:-1], {**situation.new, number: None}),
     )

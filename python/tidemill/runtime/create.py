@@ -81,7 +81,7 @@ def _make(jvm: Jvm, files: Files, definition: Definition, draft: Draft) -> None:
             view.result.prepare()
         else:
             occasion = Occasion.now(len(create.schedule), "CREATE")
-            view.publish(running.run_with_output(draft.working, view, situation, lambda _: plan, occasion))
+            view.publish(running.run(draft.working, view, situation, lambda _: plan, occasion))
         catalog.create_entry(
             jvm,
             definition.name,

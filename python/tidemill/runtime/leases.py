@@ -33,7 +33,7 @@ class Leases:
 
 def take(view: View, sources: Iterable[Mapping[str, Any]], record: Record) -> None:
     """Tells the views among `sources`, entries of the query's document, that `view` has read them."""
-    read = {s.name: s.position["run"] for s in record.sources if s.kind == "view" and s.position}
+    read = {s.name: s.position["run"] for s in record.stands_at[0] if s.kind == "view" and s.position}
     for source in sources:
         if source["kind"] == "view" and source["name"] in read:
             lease = {"view": view.definition.qualified, "location": view.location, "run": read[source["name"]]}
@@ -70,7 +70,7 @@ def _read_up_to(view: View, lease: Mapping[str, Any]) -> int | None:
     if above is None or above.head is None:
         return None
     own = view.definition.id
-    return min((int(s.position["run"]) for s in above.head.sources if _is(s.kind, s.position, own)), default=None)
+    return min((int(s.position["run"]) for s in above.head.stands_at[0] if _is(s.kind, s.position, own)), default=None)
 
 
 def _is(kind: str, position: Any, view_id: str) -> bool:

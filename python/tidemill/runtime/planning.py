@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
@@ -14,11 +15,14 @@ from tidemill.plan.query import Query, read_query
 from tidemill.runtime import analysis
 from tidemill.runtime.history import RunRow
 from tidemill.runtime.record import Record, SourceAt, StoredState
+from tidemill.search.costing import HELD
 from tidemill.search.planner import PlanRequest, plan_run
+from tidemill.search.planner import Point as Expected
 from tidemill.search.run_plan import RunPlan, StateSpec
 from tidemill.settings import PlannerSettings
 from tidemill.sources.base import Source
 from tidemill.sources.registry import describe_position, pin, tells_changes
+from tidemill.sql.statements import Point
 
 # Rows by which EXPLAIN and the checks of CREATE let every source change, where nothing is known: one per cent.
 ASSUMED_CHANGE = 0.01
@@ -31,8 +35,9 @@ ALLOWED_UNDER_STRICT = ("FIRST", "REQUESTED", "POLICY")
 class Situation:
     """A query analysed, its sources pinned, and what changed since `head`, the last run (None: there was none).
 
-    `old` and `new`: positions by number of source; `changes` likewise. `fingerprint` and `functions` as in
-    `analysis`.
+    `positions`: at each moment, by number of source: where the content stands (or, before there is any, the first
+    state), where runs without output have left something, and now. `changes`: from the first moment to now, `between`
+    step by step, empty if there is one. `fingerprint` and `functions` as in `analysis`.
     """
 
     document: Mapping[str, Any]
@@ -40,16 +45,31 @@ class Situation:
     settings: PlannerSettings
     policy: str
     head: Record | None
-    old: Mapping[int, Any]
-    new: Mapping[int, Any]
+    positions: tuple[Mapping[int, Any], ...]
     changes: Mapping[int, SourceChange]
+    between: tuple[Mapping[int, SourceChange], ...]
     fingerprint: str
     functions: Mapping[str, str]
+
+    @property
+    def old(self) -> Mapping[int, Any]:
+        """Positions at the first moment."""
+        return self.positions[0]
+
+    @property
+    def new(self) -> Mapping[int, Any]:
+        """Positions now."""
+        return self.positions[-1]
 
     @property
     def first(self) -> bool:
         """No run with output has been."""
         return self.head is None or not self.head.filled
+
+    @property
+    def prepared(self) -> bool:
+        """No run with output has been, but runs without have left states."""
+        return self.first and self.head is not None and bool(self.head.states)
 
     @property
     def changed(self) -> bool:
@@ -91,7 +111,7 @@ class Situation:
 
     def _meaning_changed(self) -> str | None:
         assert self.head is not None or self.first
-        if self.head is None or not self.head.filled:
+        if self.head is None or (self.first and not self.prepared):
             return None
         for name, digest in self.functions.items():
             if self.head.functions.get(name) != digest:
@@ -172,18 +192,83 @@ def survey(
     entries = [_as_read(query.sources[n].entry, read.get(n, frozenset())) for n in numbers]
     since = [head.position_of(query.sources[n].name) if head is not None else None for n in numbers]
     pinned = pin(jvm, entries, since, [at.get(n) for n in numbers] if at is not None else None)
+    names = [query.sources[n].name for n in numbers]
+    count = len(head.stands_at) if head is not None else 1
+    moments = [[head.position_of(name, i) for name in names] for i in range(count)] if head is not None else [since]
+    moments.append([p.position for p in pinned])
+    between: tuple[Mapping[int, SourceChange], ...] = ()
+    if len(moments) > 2:
+        steps = [pin(jvm, entries, earlier, later) for earlier, later in pairwise(moments)]
+        between = tuple({n: p.change for n, p in zip(numbers, step, strict=True)} for step in steps)
     return Situation(
         document=document,
         query=query,
         settings=settings,
         policy=policy,
         head=head,
-        old=dict(zip(numbers, since, strict=True)),
-        new={n: p.position for n, p in zip(numbers, pinned, strict=True)},
+        positions=tuple(dict(zip(numbers, positions, strict=True)) for positions in moments),
         changes={n: p.change for n, p in zip(numbers, pinned, strict=True)},
+        between=between,
         fingerprint=analysis.fingerprint(document),
         functions=analysis.functions(document),
     )
+
+
+def _request(
+    situation: Situation, full_reason: str | None, lost: Collection[str] = (), refill: str | None = None
+) -> PlanRequest:
+    """What the planner is told: the situation, without what is lost."""
+    head = situation.head
+    states = {n: s for n, s in head.states.items() if n not in lost} if head is not None else {}
+    held = 0
+    if head is not None and head.held_run is not None and HELD not in lost:
+        held = head.moment_of(head.held_run)
+    return PlanRequest(
+        query=situation.query,
+        policy=situation.policy,
+        sources=situation.changes,
+        states=frozenset(states),
+        pieces={n: [p.counted() for p in s.pieces] for n, s in states.items() if s.pieces},
+        stored=[StateSpec(n, s.form, s.columns, s.text, s.group, s.parts) for n, s in states.items() if s.run is None],
+        first=situation.first,
+        full_reason=full_reason,
+        settings=situation.settings,
+        lost=frozenset(lost) - {HELD},
+        refill=refill,
+        between=situation.between,
+        standing={n: head.moment_of(s.run) for n, s in states.items()} if head is not None else {},
+        before={n: s.before for n, s in states.items() if s.before is not None},
+        held=held,
+        held_rows=float(sum(p.rows for p in head.held)) if head is not None else 0.0,
+    )
+
+
+def early(situation: Situation, price: float, points: Sequence[Point], lost: Collection[str] = ()) -> RunPlan:
+    """The plan of a run without output: the early work that pays; without a step if none does.
+
+    `points`: those to come, up to the next with output. Until each of them as much is expected to happen to the sources
+    as since the last run that left something; to one that no run has read, what is assumed at a filling.
+    """
+    step = situation.between[-1] if situation.between else situation.changes
+    unread = situation.first and not situation.prepared
+    ahead: list[Expected] = []
+    for point in points:
+        step = {n: _expected(situation, n, change, unread=unread) for n, change in step.items()}
+        unread = False
+        ahead.append(Expected(point.cost, point.output, step))
+    return plan_run(replace(_request(situation, None, lost), price=price, ahead=tuple(ahead)))
+
+
+def _expected(situation: Situation, source: int, change: SourceChange, *, unread: bool) -> SourceChange:
+    """What happens next to a source, as after `change`."""
+    rows = change.rows or situation.query.sources[source].rows
+    if unread:
+        share = (rows or ASSUMED_ROWS) * ASSUMED_CHANGE
+        changed = situation.query.sources[source].kind != "static"
+        change = replace(change, changed=changed, old_readable=True, reason=None, inserts=share, deletes=0.0)
+    if not change.changed or rows is None:
+        return change
+    return replace(change, rows=max(0.0, rows + (change.inserts or 0.0) - (change.deletes or 0.0)))
 
 
 def plan(
@@ -196,27 +281,7 @@ def plan(
     Raises TIDEMILL_NOT_INCREMENTAL under STRICT if the run would be full for a reason in the data, and under
     INCREMENTAL and STRICT if an operator has no rule.
     """
-    head = situation.head
-    first = situation.first
-    run = plan_run(
-        PlanRequest(
-            query=situation.query,
-            policy=situation.policy,
-            sources=situation.changes,
-            states=frozenset(head.states) - frozenset(lost) if head is not None and not first else frozenset(),
-            pieces={n: [p.counted() for p in s.pieces] for n, s in head.states.items() if s.pieces} if head else {},
-            stored=[
-                StateSpec(n, s.form, s.columns, s.text, s.group, s.parts)
-                for n, s in (head.states if head else {}).items()
-                if n not in lost
-            ],
-            first=first,
-            full_reason=full_reason,
-            settings=situation.settings,
-            lost=frozenset(lost),
-            refill=refill,
-        )
-    )
+    run = plan_run(_request(situation, full_reason, lost, refill))
     code = (run.reason or "").split(":")[0]
     if situation.policy == "STRICT" and run.kind == "FULL" and code not in ALLOWED_UNDER_STRICT:
         raise TidemillError(
@@ -242,6 +307,8 @@ def filling(jvm: Jvm, document: Mapping[str, Any], policy: str, settings: Planne
 
 def forced(situation: Situation, requested: bool) -> str | None:
     """The reason that forces a full run: FIRST, REQUESTED, POLICY, or one in the data; None if nothing does."""
+    if situation.prepared and not requested and situation.policy != "FULL" and situation.data_reason() is None:
+        return None
     if situation.first:
         return "FIRST"
     if requested:
@@ -273,7 +340,7 @@ def steady(situation: Situation, states: frozenset[str]) -> Situation:
     row = RunRow(run=0, view="", point=1, trigger="CREATE", kind="FULL")
     kept = {name: StoredState("", (), "", ()) for name in states}
     head = Record(0, row, 0, 0, (), kept, situation.sources_at(), situation.fingerprint, situation.functions)
-    return replace(situation, head=head, changes=changes, old=situation.new)
+    return replace(situation, head=head, changes=changes, between=(), positions=(situation.new, situation.new))
 
 
 def check_policy(situation: Situation, filling: RunPlan) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from tidemill.runtime.history import RunRow
 from tidemill.search.compaction import Piece
 
-FORMAT = 2
+FORMAT = 3
 File = Mapping[str, Any]
 
 
@@ -43,7 +43,11 @@ class StoredPiece:
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """A state kept after a run: what the planner said of it (see `StateSpec`), and its pieces in order of writing."""
+    """A state kept after a run: what the planner said of it (see `StateSpec`), and its pieces in order of writing.
+
+    `run`: the run without output at whose positions it stands; None: it stands where the content does. `before`: of
+    such a state, how many pieces were there at the content's positions; None: all.
+    """
 
     form: str
     columns: tuple[tuple[str, str], ...]
@@ -51,6 +55,8 @@ class StoredState:
     pieces: tuple[StoredPiece, ...]
     group: str = ""
     parts: tuple[str, ...] = ()
+    run: int | None = None
+    before: int | None = None
 
     @property
     def files(self) -> tuple[File, ...]:
@@ -72,7 +78,9 @@ class Record:
 
     `files`: the live files of the result. `output_run` and `output_at`: the last run with output (this one, if it
     had) and when it ended (epoch microseconds); None as long as the view is not filled. `sources`: positions that
-    states and content stand at. `fingerprint`: of the query as analysed. `functions`: fingerprints of the session
+    the content stands at, and states unless they say otherwise. `moments`: the positions of the runs without output
+    since then at which something stands. `held`: the signed change of the content since, up to run `held_run`, which
+    waits for a run with output. `fingerprint`: of the query as analysed. `functions`: fingerprints of the session
     functions. `keys`: output columns that are a key of the content, None if it is a bag. `delta`: files of the signed
     change of the content by this run, None if it was not computed (a full run). `definition`: number of the view's
     definition that the content stands for. `compacted`: states of which this run put pieces together.
@@ -91,6 +99,9 @@ class Record:
     delta: tuple[File, ...] | None = None
     definition: int = 0
     compacted: tuple[str, ...] = ()
+    moments: Mapping[int, tuple[SourceAt, ...]] = field(default_factory=dict)
+    held: tuple[StoredPiece, ...] = ()
+    held_run: int | None = None
 
     @property
     def filled(self) -> bool:
@@ -98,11 +109,28 @@ class Record:
 
     @property
     def state_bytes(self) -> int:
-        return sum(s.bytes for s in self.states.values())
+        held = sum(int(f["bytes"]) for f in self.held_files)
+        return held + sum(s.bytes for s in self.states.values())
 
-    def position_of(self, name: str) -> Any:
-        """The position of the source of that name; None if this record has none."""
-        return next((s.position for s in self.sources if s.name == name), None)
+    @property
+    def held_files(self) -> tuple[File, ...]:
+        return tuple(f for p in self.held for f in p.files)
+
+    @property
+    def stands_at(self) -> tuple[tuple[SourceAt, ...], ...]:
+        """The positions at which something stands: the content's first, then those of runs without output."""
+        later = tuple(self.moments[run] for run in sorted(self.moments))
+        return (self.sources, *later) if self.filled or not later else later
+
+    def moment_of(self, run: int | None) -> int:
+        """The number in `stands_at` of a run without output; None stands for the content."""
+        if run is None:
+            return 0
+        return sorted(self.moments).index(run) + (1 if self.filled else 0)
+
+    def position_of(self, name: str, moment: int = 0) -> Any:
+        """The position of the source of that name at a moment of `stands_at`; None if this record has none."""
+        return next((s.position for s in self.stands_at[moment] if s.name == name), None)
 
     def to_json(self) -> dict[str, Any]:
         """`output`, `files`, `delta` and `metrics` are also read by the JVM where this view feeds another one."""
@@ -118,6 +146,9 @@ class Record:
             "sources": [asdict(s) for s in self.sources],
             "definition": self.definition,
             "compacted": list(self.compacted),
+            "moments": {str(run): [asdict(s) for s in sources] for run, sources in self.moments.items()},
+            "held": [asdict(p) for p in self.held],
+            "held_run": self.held_run,
             "fingerprint": self.fingerprint,
             "functions": dict(self.functions),
             "keys": None if self.keys is None else list(self.keys),
@@ -145,13 +176,17 @@ class Record:
             delta=None if data["delta"] is None else tuple(data["delta"]),
             definition=data["definition"],
             compacted=tuple(data["compacted"]),
+            moments={int(run): tuple(SourceAt(**s) for s in sources) for run, sources in data["moments"].items()},
+            held=tuple(map(_piece, data["held"])),
+            held_run=data["held_run"],
         )
 
 
 def _state(data: Mapping[str, Any]) -> StoredState:
     columns = tuple((str(field), str(kind)) for field, kind in data["columns"])
     pieces = tuple(map(_piece, data["pieces"]))
-    return StoredState(data["form"], columns, data["text"], pieces, data["group"], tuple(data["parts"]))
+    told = (data["form"], columns, data["text"], pieces, data["group"], tuple(data["parts"]))
+    return StoredState(*told, data["run"], data["before"])
 
 
 def _piece(data: Mapping[str, Any]) -> StoredPiece:

@@ -6,12 +6,13 @@ can use are brought up to date instead of being made anew: their names say what 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
+from tidemill.plan.change import SourceChange
 from tidemill.runtime import leases, planning, running, sessions, views, writers
 from tidemill.runtime.catalog import Entry
 from tidemill.runtime.definition import DEFINITIONS, Definition
@@ -96,7 +97,7 @@ def _filled(
         raise TidemillError("TIDEMILL_CONCURRENT_REFRESH", {"view": definition.qualified})
     try:
         occasion = Occasion.now(len(definition.create.schedule), "CREATE")
-        return running.run_with_output(draft.working, switched, situation, planned, occasion, lost)
+        return running.run(draft.working, switched, situation, planned, occasion, lost)
     except UndecidedError:
         raise
     except BaseException:
@@ -112,10 +113,14 @@ def _next_number(view: View) -> int:
 
 def _new_sources_told_apart(situation: Situation) -> Situation:
     """A source that the old query did not read has no past: nothing can be told of its changes."""
-    changes = {
-        number: replace(change, reason="FIRST", old_readable=False)
-        if change.changed and change.reason is None and situation.old[number] is None
-        else change
-        for number, change in situation.changes.items()
-    }
-    return replace(situation, changes=changes)
+
+    def told_apart(changes: Mapping[int, SourceChange]) -> dict[int, SourceChange]:
+        return {
+            number: replace(change, reason="FIRST", old_readable=False)
+            if change.changed and change.reason is None and situation.old[number] is None
+            else change
+            for number, change in changes.items()
+        }
+
+    between = tuple(map(told_apart, situation.between))
+    return replace(situation, changes=told_apart(situation.changes), between=between)

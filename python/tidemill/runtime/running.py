@@ -6,7 +6,7 @@ Everything before the commit can be thrown away, everything after it can be done
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tidemill.bridge.jvm import Jvm, JvmFailure
@@ -21,7 +21,7 @@ from tidemill.runtime.record import File, Record, StoredPiece, StoredState
 from tidemill.runtime.stage import Stage
 from tidemill.runtime.views import Lost, View
 from tidemill.runtime.wire import COUNT
-from tidemill.search.run_plan import RunPlan, Step
+from tidemill.search.run_plan import RunPlan, StateSpec, Step
 from tidemill.sources.registry import check_undisturbed
 
 BYTES_OF_A_ROW = 50
@@ -60,7 +60,7 @@ def row_of(view: View, occasion: Occasion, kind: str, situation: Situation) -> R
 NOTHING_LOST = Lost(None, {})
 
 
-def run_with_output(
+def run(
     jvm: Jvm,
     view: View,
     situation: Situation,
@@ -90,7 +90,8 @@ def run_with_output(
 def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion: Occasion, work: Work) -> Record:
     number = view.next_run
     with writers.writing(view.files, view.location), Stage(view.files, view.location, number) as stage:
-        record = _executed(jvm, view, situation, plan, occasion, stage, number, work)
+        executed = _carried_out(jvm, view, situation, plan, stage, number, work)
+        record = (_held_back if plan.kind == "PARTIAL" else _with_output)(executed, occasion)
         entries = {n: s.entry for n, s in situation.query.sources.items()}
         check_undisturbed(jvm, view.definition.qualified, [*entries.values()], [situation.new[n] for n in entries])
         try:
@@ -104,10 +105,7 @@ def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion
 
 
 def run_without_output(view: View, situation: Situation, occasion: Occasion) -> Record:
-    """Commits a run of a point without output: the data is held back, positions stay where they are.
-
-    Early work would pay only with a plan over several points; holding everything back is right at any price.
-    """
+    """Commits a run of a point without output at which no early work pays: the data is held back, positions stay."""
     head = view.head
     row = replace(
         row_of(view, occasion, "PARTIAL", situation),
@@ -121,40 +119,130 @@ def run_without_output(view: View, situation: Situation, occasion: Occasion) -> 
         state_bytes=head.state_bytes if head else 0,
         positions=situation.old_position_texts(),
     )
-    if head is None:
-        record = Record(view.next_run, row, None, None, (), {}, (), situation.fingerprint, situation.functions)
-    else:
-        record = replace(head, run=view.next_run, row=row, delta=(), compacted=())
+    record = replace(_before(view, situation), run=view.next_run, row=row, delta=(), compacted=())
     view.log.commit(record)
     return record
 
 
-def _executed(
-    jvm: Jvm,
-    view: View,
-    situation: Situation,
-    plan: RunPlan,
-    occasion: Occasion,
-    stage: Stage,
-    number: int,
-    work: Work,
-) -> Record:
-    head = view.head if view.head and view.head.filled else None
+def _before(view: View, situation: Situation) -> Record:
+    """The last record; of a view without any, one in which nothing has happened."""
+    row = RunRow(run=None, view="", point=1, trigger="", kind="")
+    return view.head or Record(0, row, None, None, (), {}, (), situation.fingerprint, situation.functions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Executed:
+    """The steps of a plan, carried out."""
+
+    view: View
+    situation: Situation
+    plan: RunPlan
+    execution: Execution
+    binder: Binder
+    stage: Stage
+    number: int
+    outcome: _Outcome
+
+    @property
+    def head(self) -> Record | None:
+        """The last run, if the view is filled."""
+        return self.view.head if self.view.head and self.view.head.filled else None
+
+    @property
+    def fresh(self) -> bool:
+        """Nothing was there before."""
+        return self.situation.first and not self.situation.prepared
+
+    def state(self, spec: StateSpec) -> StoredState:
+        """A state after the run, standing where the content will."""
+        pieces = self.outcome.pieces.get(spec.name, ())
+        return StoredState(spec.form, spec.columns, spec.text, pieces, spec.group, spec.parts)
+
+    def row(self, occasion: Occasion, states: Iterable[StoredState], rows_out: Counts | None) -> RunRow:
+        """The run's row."""
+        plan, work = self.plan, self.execution.work
+        return replace(
+            row_of(self.view, occasion, plan.kind, self.situation),
+            run=self.number,
+            reason=plan.reason,
+            methods=tuple(plan.methods),
+            rows_in=metrics.rows_in(self.binder, self.outcome.written.values(), first=self.fresh),
+            rows_out=rows_out,
+            duration_ms=occasion.elapsed_ms(),
+            cpu_ms=round(work.cpu_ms),
+            jobs=work.jobs,
+            estimated_cost=float(plan.estimated),
+            measured_cost=work.cpu_ms if self.situation.settings.cost_model == "default" else None,
+            state_bytes=sum(s.bytes for s in states),
+        )
+
+
+def _carried_out(
+    jvm: Jvm, view: View, situation: Situation, plan: RunPlan, stage: Stage, number: int, work: Work
+) -> _Executed:
+    head = view.head
     execution = Execution(jvm, situation.document["query"], view.definition.qualified, number, work)
+    states = head.states if head else {}
     binder = Binder(
-        old=situation.old,
-        new=situation.new,
-        states={name: [p.files for p in s.pieces] for name, s in head.states.items()} if head else {},
+        positions=situation.positions,
+        states={name: [p.files for p in s.pieces] for name, s in states.items()},
+        before={name: s.before for name, s in states.items()},
         result=head.files if head else (),
-        observe_scans=head is None,
+        held=head.held_files if head else (),
+        observe_scans=situation.first and not situation.prepared,
     )
-    outcome = _Outcome({}, {name: s.pieces for name, s in head.states.items()} if head else {})
+    outcome = _Outcome({}, {name: s.pieces for name, s in states.items()})
     partitions = view.definition.create.partitioned_by
     for step in plan.steps:
         sessions.fit(jvm, situation.source_bytes if wire.holds(step.plan, "scan") else 0.0, step.rows)
         outcome.take(step, _written(execution, binder, step, stage, partitions))
         if step.mode == "compact":
             binder.states[str(step.state)] = [p.files for p in outcome.pieces[str(step.state)]]
+    segments = (outcome.written[s.name] for s in plan.steps if s.mode == "segment")
+    view.files.delete({parent(str(f["path"])) for written in segments if written.rows == 0 for f in written.files})
+    return _Executed(view, situation, plan, execution, binder, stage, number, outcome)
+
+
+def _held_back(run: _Executed, occasion: Occasion) -> Record:
+    """The record of a run without output: what it wrote stands at its positions, everything else where it stood."""
+    before, outcome = _before(run.view, run.situation), run.outcome
+    states = dict(before.states)
+    for spec in run.plan.states:
+        known = before.states.get(spec.name)
+        if spec.name in run.plan.behind:
+            continue
+        boundary = None
+        if known is not None and before.filled:  # only content has a moment of its own that pieces were there at
+            boundary = len(known.pieces) if known.before is None else known.before
+        states[spec.name] = replace(run.state(spec), run=run.number, before=boundary)
+    held, held_run = before.held, before.held_run
+    if outcome.held is not None:
+        files = outcome.held.files if outcome.held.rows else ()
+        earlier = held if any(s.target == "held" and s.mode == "segment" for s in run.plan.steps) else ()
+        held = (*earlier, StoredPiece(files, outcome.held.rows, outcome.held.rows, 1))
+        held_run = run.number
+    standing = {held_run, *(s.run for s in states.values())}
+    moments = {**before.moments, run.number: run.situation.sources_at()}
+    row = run.row(occasion, states.values(), Counts(0, 0))
+    record = replace(
+        before,
+        run=run.number,
+        row=row,
+        states=states,
+        delta=(),
+        compacted=(),
+        moments={number: at for number, at in moments.items() if number in standing},
+        held=held,
+        held_run=held_run,
+        fingerprint=before.fingerprint if before.filled else run.situation.fingerprint,
+        functions=before.functions if before.filled else run.situation.functions,
+    )
+    return replace(record, row=replace(row, state_bytes=record.state_bytes))
+
+
+def _with_output(run: _Executed, occasion: Occasion) -> Record:
+    """The record of a run with output: its content, and states that stand where it does."""
+    view, situation, plan, outcome, head, stage = run.view, run.situation, run.plan, run.outcome, run.head, run.stage
     columns = [ResultColumn(c.name, c.type) for c in view.definition.columns]
     rows_out: Counts | None
     delta_files: tuple[File, ...] | None
@@ -164,41 +252,23 @@ def _executed(
         delta_files = None
     else:
         assert outcome.delta is not None, "a plan without output for a point with output"
-        assert head is not None, "a first run is full"
+        assert head is not None, "a first run writes the whole result"
         rows_out = metrics.net(outcome.delta, "delta")
         delta = Delta(outcome.delta.files, rows_out.inserts, rows_out.deletes)
         keys = plan.keys if plan.keys and head.keys and set(plan.keys) == set(head.keys) else None
-        sessions.fit(jvm, 0.0, rows_out.inserts + rows_out.deletes + _rows(head.files))
-        applied = apply_delta(execution, columns, keys, head.files, delta, stage.data(), partitions)
+        sessions.fit(run.execution.jvm, 0.0, rows_out.inserts + rows_out.deletes + _rows(head.files))
+        partitions = view.definition.create.partitioned_by
+        applied = apply_delta(run.execution, columns, keys, head.files, delta, stage.data(), partitions)
         data = (*applied.kept, *stage.settle(applied.added))
         delta_files = delta.files
-    states = {
-        s.name: StoredState(s.form, s.columns, s.text, outcome.pieces.get(s.name, ()), s.group, s.parts)
-        for s in plan.states
-    }
-    segments = (outcome.written[s.name] for s in plan.steps if s.mode == "segment")
-    view.files.delete({parent(str(f["path"])) for written in segments if written.rows == 0 for f in written.files})
-    full = plan.kind == "FULL"
-    row = replace(
-        row_of(view, occasion, plan.kind, situation),
-        run=number,
-        reason=plan.reason,
-        methods=tuple(plan.methods),
-        rows_in=metrics.rows_in(binder, outcome.written.values(), first=head is None),
-        rows_out=rows_out,
-        duration_ms=occasion.elapsed_ms(),
-        cpu_ms=round(work.cpu_ms),
-        jobs=work.jobs,
-        estimated_cost=float(plan.estimated),
-        measured_cost=work.cpu_ms if situation.settings.cost_model == "default" else None,
-        state_bytes=sum(s.bytes for s in states.values()),
-    )
-    if full and head is not None:
+    states = {s.name: run.state(s) for s in plan.states}
+    row = run.row(occasion, states.values(), rows_out)
+    if plan.kind == "FULL" and head is not None:
         row = replace(row, rows_in=None)
     return Record(
-        run=number,
+        run=run.number,
         row=row,
-        output_run=number,
+        output_run=run.number,
         output_at=time.time_ns() // 1000,
         files=tuple(data),
         states=states,
@@ -225,6 +295,7 @@ class _Outcome:
     pieces: dict[str, tuple[StoredPiece, ...]]
     result: Written | None = None
     delta: Written | None = None
+    held: Written | None = None
 
     def take(self, step: Step, written: Written) -> None:
         self.written[step.name] = written
@@ -236,6 +307,8 @@ class _Outcome:
                 self.result = written
             case "delta":
                 self.delta = written
+            case "held":
+                self.held = written
 
 
 def _written(execution: Execution, binder: Binder, step: Step, stage: Stage, partitions: Sequence[str]) -> Written:

@@ -42,26 +42,43 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Wa
     lost = view.lost() if situation.head is not None else Lost(None, {})
     if situation.idle and not (wanted.full or lost):
         return Done(_no_data(view, situation, occasion), view.head)
-    if not wanted.output:
+
+    def planned(lost: Lost) -> RunPlan:
+        if not wanted.output:
+            return _early(view, situation, occasion, lost)
+        refill = f"STATE_LOST: {lost.content}" if lost.content is not None else None
+        return planning.plan(situation, planning.forced(situation, wanted.full), lost.states, refill)
+
+    plan = planned(lost) if wanted.output or _may_work_early(situation, lost) else None
+    if plan is None or not (plan.steps or wanted.output):
         if wanted.dry:
             return Done(running.row_of(view, occasion, "PARTIAL", situation), view.head)
         record = running.run_without_output(view, situation, occasion)
         view.publish(record)
         return Done(record.row, record)
-
-    def planned(lost: Lost) -> RunPlan:
-        refill = f"STATE_LOST: {lost.content}" if lost.content is not None else None
-        return planning.plan(situation, planning.forced(situation, wanted.full), lost.states, refill)
-
     if wanted.dry:
-        plan = planned(lost)
         row = running.row_of(view, occasion, plan.kind, situation)
         row = replace(row, reason=plan.reason, methods=tuple(plan.methods), estimated_cost=float(plan.estimated))
         return Done(row, view.head)
-    record = running.run_with_output(working, view, situation, planned, occasion, lost)
+    record = running.run(working, view, situation, lambda now: plan if now == lost else planned(now), occasion, lost)
     view.publish(record)
-    view.refresh_readers(jvm)
+    if wanted.output:
+        view.refresh_readers(jvm)
     return Done(record.row, record)
+
+
+def _may_work_early(situation: Situation, lost: Lost) -> bool:
+    """Whether a run without output can do anything for the next one that has output: not for one that must be full."""
+    if lost.content is not None or situation.policy == "FULL":
+        return False
+    return situation.data_reason() is None
+
+
+def _early(view: View, situation: Situation, occasion: Occasion, lost: Lost) -> RunPlan:
+    points = view.definition.create.schedule
+    ahead = points[occasion.point :]
+    due = next(i for i, p in enumerate(ahead, 1) if p.output)
+    return planning.early(situation, points[occasion.point - 1].cost, ahead[:due], lost.states)
 
 
 def _no_data(view: View, situation: Situation, occasion: Occasion) -> RunRow:

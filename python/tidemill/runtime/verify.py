@@ -57,7 +57,7 @@ def _verdict(
     head: Record,
     columns: list[tuple[str, Any]],
 ) -> Verdict:
-    binder = Binder(old=at, new=at, states={}, result=head.files)
+    binder = Binder(positions=[at], states={}, result=head.files)
     output = [column for column, _ in document["output"]]
     root = binder.bind(document["root"])
     verdict = compare(execution, root, output, columns, head.files)

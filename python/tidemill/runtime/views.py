@@ -17,6 +17,7 @@ from tidemill.runtime.history import RunRow
 from tidemill.runtime.log import Log
 from tidemill.runtime.record import File, Record
 from tidemill.runtime.results import Result, result_of
+from tidemill.search.costing import HELD
 from tidemill.sql.statements import Action, action_from_json, to_json
 
 
@@ -81,6 +82,7 @@ class View:
             return Lost(None, {})
         owned: list[tuple[str | None, File]] = [(None, f) for f in self.head.files]
         owned += [(name, f) for name, s in self.head.states.items() for f in s.files]
+        owned += [(HELD, f) for f in self.head.held_files]
         found = self.files.stat([str(f["path"]) for _, f in owned])
         lost = Lost(None, {})
         for (state, file), status in zip(owned, found, strict=True):
@@ -99,10 +101,10 @@ class View:
         for file in self.head.files:
             if _named(file, told):
                 lost |= Lost(f"{file['path']} cannot be read", {})
-        for name, state in self.head.states.items():
-            for file in state.files:
-                if _named(file, told):
-                    lost |= Lost(None, {name: f"{file['path']} cannot be read"})
+        kept = [(name, file) for name, state in self.head.states.items() for file in state.files]
+        for name, file in (*kept, *((HELD, f) for f in self.head.held_files)):
+            if _named(file, told):
+                lost |= Lost(None, {name: f"{file['path']} cannot be read"})
         return lost
 
     def publish(self, record: Record) -> None:

@@ -12,7 +12,7 @@ from tidemill.plan.query import Query
 from tidemill.search.compaction import Compaction
 from tidemill.search.costing import CostModel, CpuMs
 from tidemill.search.explanation import Alternative, Explanation, Used
-from tidemill.search.extract import Extractor, preference_apart
+from tidemill.search.extract import Extractor, Run, preference_apart
 from tidemill.search.inspect import is_net, unable, view_keys
 from tidemill.search.join_order import BROADCAST_ROWS
 from tidemill.search.lower import COUNT_FIELD, Lowerer, NotComputableError
@@ -20,7 +20,7 @@ from tidemill.search.lowered import Lowered, Staged
 from tidemill.search.run_plan import RunPlan, StateSpec, Step
 from tidemill.search.seed import CORE, Candidate, advance, base
 from tidemill.search.space import Space
-from tidemill.tvr.form import SNAPSHOT
+from tidemill.tvr.form import SNAPSHOT, Span, at
 
 RECOMPUTE = "recompute"
 
@@ -40,17 +40,21 @@ class Assembly:
         self._saves: dict[int, str] = {}
         self._written: dict[str, Staged] = {}
         self._compacted: dict[str, Compaction] = {}
+        self._behind: set[str] = set()
         self._cost = 0.0
 
     @property
     def cost(self) -> float:
-        """CPU milliseconds of all steps."""
-        return preference_apart(self._cost)
+        """CPU milliseconds of all steps, whatever their price."""
+        price = self._extractor.runs[0].price
+        if price == 0:
+            return float(sum(used.own for used in self._used.values()))
+        return preference_apart(self._cost / price)
 
     def base(self, candidate: Candidate) -> None:
         """A state is made anew, as of the end of the run, from anything but itself."""
         memo = self.found.memo
-        group = base(memo, candidate)
+        group = base(memo, candidate, self.found.now)
         if self._is_written(candidate, group):
             return
         free = self._making_anew(group)
@@ -62,8 +66,9 @@ class Assembly:
     def advance(self, candidate: Candidate) -> bool:
         """A state is followed through the run; False if it cannot be, and has to be given up."""
         memo = self.found.memo
-        if memo.changed(candidate.tvr):
-            group = advance(memo, candidate)
+        span = Span(self.found.standing.get(candidate.name, 0), self.found.now)
+        if memo.changed(candidate.tvr, span):
+            group = advance(memo, candidate, span)
             if self._is_written(candidate, group):
                 return True
             try:
@@ -116,9 +121,22 @@ class Assembly:
         self._saves[self.found.memo.find(group)] = candidate.name
         self._specs.append(_spec(candidate, self.found))
 
+    def leave(self, candidate: Candidate) -> None:
+        """A state that this run does not follow stays where it stands."""
+        if candidate.name not in {spec.name for spec in self._specs}:
+            self._specs.append(_spec(candidate, self.found))
+            self._behind.add(candidate.name)
+
+    def hold(self, change: int, mode: str) -> None:
+        """The view's signed change, net, to be held back until a run with output; `mode`: base or segment."""
+        lowered, rows = self.lower(change, net=True)
+        assert lowered.count is not None
+        fields = (*self._query.output, (lowered.count, COUNT_FIELD))
+        self.steps.append(Step("held", "held", None, mode, lowered.node, fields, rows))
+
     def delta(self, change: int) -> None:
         """The view's signed change, net; none where nothing below it has changed and a state alone is made anew."""
-        if self.found.memo.changed(self.found.root):
+        if self.found.changed:
             lowered, rows = self.lower(change, net=True)
         else:
             columns = self.found.memo.tvrs[self.found.root].props.columns
@@ -130,7 +148,7 @@ class Assembly:
 
     def result(self) -> None:
         """The whole content."""
-        group = self.found.memo.moment(self.found.root, SNAPSHOT, old=False)
+        group = self.found.memo.form(self.found.root, at(SNAPSHOT, self.found.now))
         extractor = self._making_anew(group)
         if extractor.cost(group) == inf:
             raise NotComputableError(unable(self.found, extractor))
@@ -144,7 +162,7 @@ class Assembly:
         """
         if self._extractor.best(group) is not None:
             return self._extractor
-        return Extractor(self.found.memo, self._model, self.found.facts)
+        return Extractor(self.found.memo, self._model, self.found.facts, runs=(Run(self.found.now),))
 
     def lower(self, group: int, *, net: bool, extractor: Extractor | None = None) -> tuple[Lowered, float]:
         """A group's plan, and how many rows its largest shuffle takes."""
@@ -171,6 +189,7 @@ class Assembly:
             estimated=self.cost,
             keys=view_keys(self._query, self.found),
             states=tuple(self._specs),
+            behind=frozenset(self._behind),
             explanation=Explanation(
                 self.found, self._extractor, self._model.name, used, self._saves, self._compacted, rivals
             ),

@@ -8,12 +8,15 @@ from typing import NewType, Protocol
 
 from tidemill.plan.change import SourceChange
 from tidemill.plan.expr import Expr
-from tidemill.plan.ops import Op, ResultScan, StateScan
+from tidemill.plan.ops import HeldScan, Op, ResultScan, StateScan
 from tidemill.plan.query import Query
+from tidemill.tvr.form import Time
 
 Rows = NewType("Rows", float)
 CpuMs = NewType("CpuMs", float)
 """Executor CPU milliseconds."""
+HELD = "held"
+"""Name of the view's change that is held back, among what is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,19 +25,44 @@ class Facts:
 
     Attributes:
         query: the query and its expressions.
-        sources: size and change of each source.
+        steps: size and change of each source, for each step of the timeline.
         selectivity: of each join of the query, by its condition: rows out per product of rows in.
-        kept: rows of each kept state by name, and of the view's result under "".
+        kept: rows of what is kept, by name: states (`NAME before` and `NAME since` for parts of them), the view's
+            result ("") and its change that is held back ("held").
     """
 
     query: Query
-    sources: Mapping[int, SourceChange]
+    steps: tuple[Mapping[int, SourceChange], ...]
     selectivity: Mapping[tuple[Expr, ...], float]
     kept: Mapping[str, float]
 
-    def kept_rows(self, op: StateScan | ResultScan) -> float:
-        """Rows of what a scan of a state or of the result reads."""
-        return self.kept.get(op.name if isinstance(op, StateScan) else "", 1.0)
+    def source_at(self, source: int, time: Time | None) -> SourceChange | None:
+        """What is known of a source after the last step before a moment (None: the last); before all, of the first."""
+        until = len(self.steps) if time is None else max(time, 1)
+        return next((s[source] for s in reversed(self.steps[:until]) if source in s), None)
+
+    def change_over(self, source: int, start: Time, end: Time) -> tuple[float, float] | None:
+        """Rows inserted and deleted between two moments; None if one of the steps does not know."""
+        inserts = deletes = 0.0
+        for step in self.steps[start:end]:
+            change = step.get(source)
+            if change is None or (change.changed and (change.inserts is None or change.deletes is None)):
+                return None
+            if change.changed:
+                inserts += change.inserts or 0.0
+                deletes += change.deletes or 0.0
+        return inserts, deletes
+
+    def kept_rows(self, op: StateScan | ResultScan | HeldScan) -> float:
+        """Rows of what a scan of something kept reads."""
+        match op:
+            case StateScan(name, _, _, part):
+                whole = self.kept.get(name, 1.0)
+                return self.kept.get(f"{name} {part}", whole) if part else whole
+            case HeldScan():
+                return self.kept.get(HELD, 1.0)
+            case ResultScan():
+                return self.kept.get("", 1.0)
 
 
 class CostModel(Protocol):
@@ -55,6 +83,14 @@ class CostModel(Protocol):
 
     def reading(self, files: float, rows: float) -> CpuMs:
         """CPU time to read and merge so many rows of a state, in so many files."""
+        ...
+
+    def save(self, rows: float) -> CpuMs:
+        """CPU time of a step that writes so many computed rows for a later run."""
+        ...
+
+    def load(self, rows: float) -> CpuMs:
+        """CPU time to read so many rows that an earlier run saved."""
         ...
 
     def merging(self, files: float, rows: float, merged: float) -> CpuMs:

@@ -20,7 +20,7 @@ class Sizes:
 
     memo: Memo
     model: CostModel
-    sources: Mapping[int, SourceChange]
+    steps: tuple[Mapping[int, SourceChange], ...]
 
 
 def estimate(
@@ -38,7 +38,7 @@ def estimate(
     """
     selectivity: dict[tuple[Expr, ...], float] = {}
     kept: dict[str, float] = {}
-    facts = Facts(sizes.memo.query, sizes.sources, selectivity, kept)
+    facts = Facts(sizes.memo.query, sizes.steps, selectivity, kept)
     rows: dict[int, Rows] = {}
     base: dict[int, float] = {}
     known = {number: measured[name] for name, number in states.items() if name in measured}

@@ -40,7 +40,9 @@ def is_net(found: Space, extractor: Extractor, group: int) -> bool:
 def unable(found: Space, extractor: Extractor) -> str:
     """The lowest operator whose delta nothing computes, and why, as "operator: reason"."""
     for tvr in found.memo.tvrs:
-        if not found.memo.changed(tvr.number) or extractor.best(found.memo.change(tvr.number, DELTA)) is not None:
+        if not found.memo.changed(tvr.number, found.since):
+            continue
+        if extractor.best(found.memo.change(tvr.number, DELTA, found.since)) is not None:
             continue
         op, _ = tvr.expressions[0]
         if isinstance(op, Scan):

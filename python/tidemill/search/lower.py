@@ -19,6 +19,7 @@ from tidemill.plan.ops import (
     Filter,
     Final,
     FinalChange,
+    HeldScan,
     Join,
     KeyFilter,
     Keys,
@@ -47,7 +48,6 @@ from tidemill.search.join_order import BROADCAST_ROWS, Input, join_order
 from tidemill.search.lower_attribute import AttributeForm
 from tidemill.search.lowered import Lowered, Staged
 from tidemill.search.wire import Wire
-from tidemill.tvr.form import OLD
 
 COUNT_FIELD = "_n"
 
@@ -72,6 +72,7 @@ class Lowerer:
         self.extractor = extractor
         self._staged = staged
         self._base_rows = base_rows
+        self._now = extractor.runs[0].moment
         self._fresh = 0
         self.count = memo.columns.fresh("count", "long", COUNT_FIELD)
         self._attribute = AttributeForm(self)
@@ -203,21 +204,26 @@ class Lowerer:
         """An operator without inputs."""
         match op:
             case Scan(source, columns, time):
-                at = "old" if time == OLD else "new"
-                node = {"op": "scan", "source": source, "columns": [list(c) for c in columns], "at": at}
+                assert time is not None
+                time = min(time, self._now)  # what stands still is there now
+                node = {"op": "scan", "source": source, "columns": [list(c) for c in columns], "at": time}
                 return Lowered(node, tuple(c for c, _ in columns), None)
-            case Changes(source, columns, _, _):
+            case Changes(source, columns, start, end):
+                end = min(end, self._now)
                 node = {"op": "changes", "source": source, "columns": [list(c) for c in columns], "count": self.count}
-                return Lowered({**node, "from": "old", "to": "new"}, tuple(c for c, _ in columns), self.count)
+                return Lowered({**node, "from": start, "to": end}, tuple(c for c, _ in columns), self.count)
             case Empty(ids, signed):
                 shown = (*ids, self.count) if signed else ids
                 node = {"op": "empty", "columns": [[c, self._type(c)] for c in shown]}
                 return Lowered(node, ids, self.count if signed else None)
-            case StateScan(name, form, typed):
+            case StateScan(name, form, typed, part):
                 signed = form == "snapshot"
                 fields = [*typed, (self.count, COUNT_FIELD, "long")] if signed else list(typed)
-                node = {"op": "state", "name": name, "columns": wire.typed(fields)}
+                node = {"op": "state", "name": name, "columns": wire.typed(fields), **({"part": part} if part else {})}
                 return Lowered(node, tuple(c for c, _, _ in typed), self.count if signed else None)
+            case HeldScan(typed):
+                fields = [*typed, (self.count, COUNT_FIELD, "long")]
+                return Lowered({"op": "held", "columns": wire.typed(fields)}, tuple(c for c, _, _ in typed), self.count)
             case Opaque(node=number, columns=columns):
                 return self._kept_in_jvm(number, columns, [], None, 0)
             case ResultScan(typed):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidemill.errors import TidemillError
@@ -20,16 +20,16 @@ from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
 from tidemill.search.assembly import RECOMPUTE, Assembly
 from tidemill.search.compaction import Piece, due
-from tidemill.search.costing import CostModel
+from tidemill.search.costing import HELD, CostModel
 from tidemill.search.explanation import Alternative
-from tidemill.search.extract import Extractor, reads_the_past
+from tidemill.search.extract import Extractor, Run, reads_the_past
 from tidemill.search.inspect import unable
 from tidemill.search.lower import Lowerer
 from tidemill.search.run_plan import RunPlan, StateSpec, read_by, states_read
-from tidemill.search.seed import CORE, Candidate, advance, answered_from_sources
-from tidemill.search.space import Space, normal_query, space
+from tidemill.search.seed import CORE, Candidate, advance, answered_from_sources, base
+from tidemill.search.space import Kept, Space, normal_query, space
 from tidemill.settings import PlannerSettings
-from tidemill.tvr.form import DELTA
+from tidemill.tvr.form import DELTA, SNAPSHOT, Span, Time, at
 
 ASSUMED_SHARE = 0.01
 """Share of each source that is taken to change per run when states are chosen at the filling."""
@@ -46,11 +46,22 @@ MOST_UNREAD = 32
 
 
 @dataclass(frozen=True, slots=True)
+class Point:
+    """A point of the schedule that is to come: the price of a unit of its work, whether it has output, and what is
+    expected to happen to the sources until then, since the point before."""
+
+    price: float
+    output: bool
+    changes: Mapping[int, SourceChange]
+
+
+@dataclass(frozen=True, slots=True)
 class PlanRequest:
     """What a run is planned for.
 
     Attributes:
-        states: names of the states that can be read at the old positions.
+        sources: what happened to them since the view's content was made.
+        states: names of the states that can be read.
         first: nothing was filled yet.
         full_reason: why the run must be full (a reason of SHOW REFRESHES); None if it need not be.
         pieces: of each state, where they are known.
@@ -58,6 +69,14 @@ class PlanRequest:
         lost: names of states that should be there and are not: made anew by the way.
         refill: why the earlier content cannot be built upon (a reason of SHOW REFRESHES); None if it can. The whole
             result is then made anew, from states that can be read, brought up to date, where that is cheapest.
+        between: `sources` step by step, where runs without output have left something that stands between the content
+            and now; empty if there is one step.
+        standing: the moments at which states stand that were followed by such runs: 1 after the first step.
+        before: of such states, how many pieces were there when the content was made.
+        held: until when the view's change since its content is held back; 0 if it is not.
+        held_rows: how many rows of it there are.
+        price: of a unit of this run's work.
+        ahead: the points to come. If there are any, this run has no output.
     """
 
     query: Query
@@ -71,6 +90,18 @@ class PlanRequest:
     stored: Sequence[StateSpec] = ()
     lost: frozenset[str] = frozenset()
     refill: str | None = None
+    between: tuple[Mapping[int, SourceChange], ...] = ()
+    standing: Mapping[str, Time] = field(default_factory=dict)
+    before: Mapping[str, int] = field(default_factory=dict)
+    held: Time = 0
+    held_rows: float = 0.0
+    price: float = 1.0
+    ahead: tuple[Point, ...] = ()
+
+    @property
+    def steps(self) -> tuple[Mapping[int, SourceChange], ...]:
+        """What happened to the sources, step by step."""
+        return self.between or (self.sources,)
 
 
 def plan_run(request: PlanRequest) -> RunPlan:
@@ -80,6 +111,10 @@ def plan_run(request: PlanRequest) -> RunPlan:
         TidemillError: TIDEMILL_NOT_INCREMENTAL under INCREMENTAL or STRICT, if an operator has no rule but `recompute`.
     """
     planning = _Planning(replace(request, query=normal_query(request.query)))
+    if request.ahead:
+        return planning.early()
+    if request.first and request.states and request.full_reason is None:
+        return planning.refill("FIRST")
     if request.first or request.full_reason is not None:
         return planning.full(request.full_reason or "FIRST")
     if request.refill is not None:
@@ -98,43 +133,46 @@ class _Planning:
         self.budget = Budget(seconds=request.settings.time_limit)
 
     def _space(
-        self, sources: Mapping[int, SourceChange], states: frozenset[str] | None, *, result: bool = True
+        self,
+        steps: Sequence[Mapping[int, SourceChange]],
+        kept: Kept,
+        ahead: Sequence[Mapping[int, SourceChange]] = (),
     ) -> Space:
-        measured: dict[str, float] = {}
-        stored = self.request.stored if states else ()
-        if states is not None:
-            measured = {name: float(sum(p.rows for p in pieces)) for name, pieces in self.request.pieces.items()}
-        return space(
-            self.request.query,
-            sources,
-            self.rules,
-            self.model,
-            self.budget,
-            "",
-            states,
-            measured,
-            result=result,
-            stored=stored,
+        """The space of runs after `steps`; `ahead`: what is expected to happen after that."""
+        now = len(steps)
+        return space(self.request.query, (*steps, *ahead), now, self.rules, self.model, self.budget, kept)
+
+    def _kept(self, *, content: bool = True) -> Kept:
+        """What earlier runs left."""
+        request = self.request
+        rows = {name: _rows(pieces) for name, pieces in request.pieces.items()}
+        for name, count in request.before.items():
+            pieces = request.pieces.get(name, ())
+            rows |= {f"{name} before": _rows(pieces[:count]), f"{name} since": _rows(pieces[count:])}
+        return Kept(
+            states={name: request.standing.get(name, 0) for name in request.states},
+            content=content,
+            held=request.held if content else 0,
+            rows={**rows, HELD: request.held_rows},
+            stored=request.stored if request.states else (),
         )
 
     def _extractor(
         self, found: Space, prefer: str | None = None, *, past: bool = True, packs: frozenset[str] | None = None
     ) -> Extractor:
-        root_delta = found.memo.change(found.root, DELTA)
         preferred = prefer or self.request.settings.prefer
         whole_allowed = preferred == RECOMPUTE and self.request.policy == "AUTO"
-
-        barred = answered_from_sources(found.memo) if past else frozenset()
+        barred = answered_from_sources(found.memo, found.now) if past else frozenset()
 
         def allowed(group: int, e: Expression) -> bool:
             if not past and reads_the_past(e.op):
                 return False
             if (group, type(e.op)) in barred or (packs is not None and e.pack not in packs):
                 return False
-            whole = e.pack == RECOMPUTE and group == found.memo.find(root_delta)
+            whole = e.pack == RECOMPUTE and group == found.memo.find(found.change)
             return whole_allowed or not whole
 
-        return Extractor(found.memo, self.model, found.facts, allowed, preferred)
+        return Extractor(found.memo, self.model, found.facts, allowed, preferred, runs=(Run(found.now),))
 
     # -- incremental --------------------------------------------------------------------------------------------------
 
@@ -144,7 +182,7 @@ class _Planning:
         The difference of two full computations of the whole view is no incremental plan; where the cheapest plan comes
         to that in other words, the cheapest without `recompute` stands for the incremental side.
         """
-        found = self._space(self.request.sources, self.request.states)
+        found = self._space(self.request.steps, self._kept())
         if self.request.policy in {"INCREMENTAL", "STRICT"} and not self.request.lost:
             self._check_rules(found)
         plan = self._change(found, self._extractor(found))
@@ -162,12 +200,12 @@ class _Planning:
         return plan
 
     def _without_recompute(self, found: Space) -> Extractor:
-        barred = answered_from_sources(found.memo)
+        barred = answered_from_sources(found.memo, found.now)
 
         def allowed(group: int, e: Expression) -> bool:
             return e.pack != RECOMPUTE and (group, type(e.op)) not in barred
 
-        return Extractor(found.memo, self.model, found.facts, allowed)
+        return Extractor(found.memo, self.model, found.facts, allowed, runs=(Run(found.now),))
 
     def _check_rules(self, found: Space) -> None:
         """An operator lacks a rule if none but `recompute` computes its change even where every state is kept: which
@@ -175,14 +213,14 @@ class _Planning:
         """
         if self._computes(found):
             return
-        every = self._space(self._as_if_kept(), None)
+        every = self._space([self._as_if_kept()], Kept(None))
         if not self._computes(every):
             operator, _, reason = unable(every, self._without_recompute(every)).partition(": ")
             raise TidemillError("TIDEMILL_NOT_INCREMENTAL", {"operator": operator, "reason": reason})
 
     def _computes(self, found: Space) -> bool:
         """Whether rules other than `recompute` compute the view's change."""
-        return self._without_recompute(found).best(found.memo.change(found.root, DELTA)) is not None
+        return self._without_recompute(found).best(found.change) is not None
 
     def _as_if_kept(self) -> dict[int, SourceChange]:
         """The sources, each with its old content."""
@@ -191,7 +229,8 @@ class _Planning:
     def _why_not(self, found: Space) -> str:
         """The reason why nothing but recomputing computes the view's change."""
         gone = [n for n, source in self.request.sources.items() if source.changed and not source.old_readable]
-        if gone and self._computes(self._space(self._as_if_kept(), self.request.states)):
+        kept = Kept(dict.fromkeys(self.request.states, 0))
+        if gone and self._computes(self._space([self._as_if_kept()], kept)):
             names = ", ".join(sorted({self.request.query.sources[n].name for n in gone}))
             return f"HISTORY_GONE: what {names} held at the last run cannot be read any more"
         return "NOT_INCREMENTAL: " + unable(found, self._without_recompute(found))
@@ -202,12 +241,11 @@ class _Planning:
         for candidate in found.candidates:
             if candidate.name in self.request.lost:
                 run.base(candidate)
-        change = found.memo.change(found.root, DELTA)
-        if found.memo.changed(found.root) and extractor.best(change) is None:
+        if found.changed and extractor.best(found.change) is None:
             return None
         # A state that cannot follow this change is dropped, and the next full run makes it anew.
         followed = [c for c in found.candidates if c.name in self.request.states and run.advance(c)]
-        run.delta(change)
+        run.delta(found.change)
         self._compact(run, followed)
         lost = f"STATE_LOST: {', '.join(sorted(self.request.lost))}" if self.request.lost else None
         return run.plan("INCREMENTAL", lost, lambda: self._alternatives(found))
@@ -215,6 +253,8 @@ class _Planning:
     def _compact(self, run: Assembly, followed: Sequence[Candidate]) -> None:
         """Puts together the pieces of states that the run reads, where that pays for runs like it; of others, so that
         their files do not become too many."""
+        if self.request.between:
+            return  # what came before the content and since then is still told apart
         read = states_read(run.steps)
         # Equal parts of a query share one state.
         for candidate in {c.name: c for c in followed}.values():
@@ -226,12 +266,81 @@ class _Planning:
     def _assembly(self, found: Space, extractor: Extractor) -> Assembly:
         return Assembly(self.request.query, self.model, found, extractor)
 
+    # -- early ---------------------------------------------------------------------------------------------------------
+
+    def early(self) -> RunPlan:
+        """A run without output: what is worth doing now for the next one that has output, and nothing else.
+
+        What that one needs, the view's change and that of each state, is planned over all runs until then; what the
+        plan saves at this run is what this run does.
+        """
+        request = self.request
+        due = next((i for i, p in enumerate(request.ahead, 1) if p.output), len(request.ahead))
+        points = request.ahead[:due]
+        steps = request.steps
+        if request.first and not request.states:  # nothing stands anywhere yet
+            steps = (_unchanged(request.sources),)
+        found = self._space(steps, self._kept(content=not request.first), [p.changes for p in points])
+        memo, now, end = found.memo, found.now, found.now + due
+        wanted = self._worth_keeping() if request.first else frozenset(found.standing)
+        parts: dict[int, Candidate] = {}
+        demands: list[int] = []
+        for candidate in (c for c in found.candidates if c.name in wanted):
+            standing = found.standing.get(candidate.name)
+            if standing is None:
+                demands.append(base(memo, candidate, end))
+                parts.setdefault(base(memo, candidate, now), candidate)
+            else:
+                demands.append(advance(memo, candidate, Span(standing, end)))
+                if memo.changed(candidate.tvr, Span(standing, now)):
+                    parts.setdefault(advance(memo, candidate, Span(standing, now)), candidate)
+        held = memo.change(found.root, DELTA, Span(request.held, now))
+        savable = set(parts)
+        if request.first:
+            demands.append(memo.form(found.root, at(SNAPSHOT, end)))
+        else:
+            demands.append(memo.change(found.root, DELTA, Span(0, end)))
+            if memo.tvrs[found.root].props.reproducible and memo.changed(found.root, Span(request.held, now)):
+                savable.add(held)
+        barred = answered_from_sources(memo, now)
+        # What is computed again from the sources needs nothing done early; a full run with output is such a thing.
+        again = {memo.change(found.root, DELTA, Span(0, end))} if request.policy == "AUTO" else set()
+        extractor = Extractor(
+            memo,
+            self.model,
+            found.facts,
+            lambda group, e: (group, type(e.op)) not in barred and (e.pack != RECOMPUTE or group in again),
+            request.settings.prefer,
+            [Run(now, request.price), *(Run(now + i, p.price) for i, p in enumerate(points, 1))],
+            savable.__contains__,
+        )
+        saved = self._worth_saving(extractor, demands, savable)
+        run = self._assembly(found, extractor)
+        for group, candidate in parts.items():
+            if group in saved:
+                if candidate.name in found.standing:
+                    run.advance(candidate)
+                else:
+                    run.base(candidate)
+        for candidate in found.candidates:
+            if candidate.name in found.standing:
+                run.leave(candidate)
+        if held in saved:
+            run.hold(held, "segment" if request.held else "base")
+        return run.plan("PARTIAL", None, tuple)
+
+    def _worth_saving(self, extractor: Extractor, demands: Sequence[int], savable: Collection[int]) -> Collection[int]:
+        """Which groups the first run saves in the cheapest plan of what the last one needs."""
+        last = len(extractor.runs) - 1
+        saved = {group for demand in demands for group, run in extractor.saved_by(demand, last) if run == 0}
+        assert saved <= set(savable)
+        return saved
+
     # -- full ---------------------------------------------------------------------------------------------------------
 
     def full(self, reason: str) -> RunPlan:
         """Everything from the sources: the states worth keeping first, then the result over them."""
-        unchanged = {n: replace(s, changed=False) for n, s in self.request.sources.items()}
-        found = self._space(unchanged, frozenset())
+        found = self._space([_unchanged(self.request.sources)] * len(self.request.steps), Kept({}))
         run = self._assembly(found, self._extractor(found, past=False))
         kept = frozenset() if self.request.policy == "FULL" else self._worth_keeping()
         for candidate in found.candidates:
@@ -242,7 +351,7 @@ class _Planning:
 
     def refill(self, reason: str) -> RunPlan:
         """The whole result anew: states that can be read are brought up to date, others worth keeping are made."""
-        found = self._space(self.request.sources, self.request.states, result=False)
+        found = self._space(self.request.steps, self._kept(content=False))
         run = self._assembly(found, self._extractor(found))
         kept = frozenset() if self.request.policy == "FULL" else self._worth_keeping()
         followed: list[Candidate] = []
@@ -261,10 +370,10 @@ class _Planning:
     def _worth_keeping(self) -> frozenset[str]:
         """Names of the states that the cheapest incremental plan of a small change reads, and those they need."""
         assumed = {n: _assumed(s, self.request.query.sources[n].kind) for n, s in self.request.sources.items()}
-        found = self._space(assumed, None)
+        found = self._space([assumed], Kept(None))
         extractor = self._extractor(found)
         kept: set[str] = set()
-        pending = [found.memo.change(found.root, DELTA)]
+        pending = [found.change]
         while pending:
             group = pending.pop()
             if extractor.best(group) is None:
@@ -276,7 +385,7 @@ class _Planning:
                 if candidate.name in read - kept:
                     kept.add(candidate.name)
                     if found.memo.changed(candidate.tvr):
-                        pending.append(advance(found.memo, candidate))
+                        pending.append(advance(found.memo, candidate, found.since))
         return frozenset(kept)
 
     def _alternatives(self, found: Space) -> list[Alternative]:
@@ -291,12 +400,20 @@ class _Planning:
         return [Alternative(pack, plan.methods, plan.estimated) for pack, plan in plans.items() if plan is not None]
 
 
+def _rows(pieces: Sequence[Piece]) -> float:
+    return float(sum(p.rows for p in pieces))
+
+
 def _model(name: str) -> CostModel:
     if importlib.util.find_spec(f"tidemill.cost_model.{name}") is None:
         raise TidemillError("TIDEMILL_NOT_YET", {"clause": f"spark.tidemill.cost.model={name}", "detail": ""})
     module = importlib.import_module(f"tidemill.cost_model.{name}")
     model: CostModel = module.MODEL
     return model
+
+
+def _unchanged(sources: Mapping[int, SourceChange]) -> dict[int, SourceChange]:
+    return {n: replace(s, changed=False) for n, s in sources.items()}
 
 
 def _assumed(source: SourceChange, kind: str) -> SourceChange:

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to execute and write: a piece of a state, the signed delta, or the whole result.
+    """One thing to execute and write: a piece of a state, the signed delta (to be applied, or held), the whole result.
 
-    `mode` of a state's piece: base, segment, or compact; `first`: of a compaction, the number of the first piece that
-    it reads and replaces, with all after it. `rows`: how many its largest shuffle is estimated to take.
+    `mode` of a piece of what is kept: base, segment, or compact; `first`: of a compaction, the number of the first
+    piece that it reads and replaces, with all after it. `rows`: how many its largest shuffle is estimated to take.
     """
 
     name: str
@@ -47,7 +47,10 @@ class StateSpec:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """A run, ready to be bound to positions. `estimated` in CPU milliseconds."""
+    """A run, ready to be bound to positions.
+
+    `estimated` in CPU milliseconds, not priced. `behind`: states that stay at the moment at which they stood.
+    """
 
     kind: str
     reason: str | None
@@ -56,6 +59,7 @@ class RunPlan:
     estimated: float
     keys: tuple[str, ...] | None
     states: tuple[StateSpec, ...]
+    behind: frozenset[str]
     explanation: Explanation
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from tidemill.memo.memo import Memo, Node
 from tidemill.plan.canon import column_names, parts_identity, state_name
@@ -11,25 +12,29 @@ from tidemill.plan.expr import Col
 from tidemill.plan.ops import (
     Aggregate,
     Filter,
+    HeldScan,
     Limit,
     Merge,
     Net,
+    Op,
     Opaque,
     Partial,
     Project,
     ResultScan,
     Scan,
     StateScan,
+    Sum,
     Tree,
     Unsign,
 )
 from tidemill.rule.build import node
 from tidemill.rule.match import Match
 from tidemill.search.run_plan import StateSpec
-from tidemill.tvr.form import ATTRIBUTE, ATTRIBUTE_DELTA, DELTA, NEW, OLD, SNAPSHOT, FormKind, Time
+from tidemill.tvr.form import ATTRIBUTE, ATTRIBUTE_DELTA, DELTA, NEW, SNAPSHOT, FormKind, Span, Time, at
 
 SEED = "evaluate"
 CORE = "core"
+COMPOSE = "compose"
 READ_STATE, READ_RESULT = "read_state", "read_result"
 """What stands as the rule where something kept is read: no method of its own."""
 COUNT_FIELD = "_n"
@@ -51,11 +56,17 @@ class Candidate:
     parts: tuple[str, ...] = ()
 
 
-def seed(memo: Memo, tree: Tree, old_readable: Mapping[int, bool]) -> dict[int, Tree]:
+def seed(memo: Memo, tree: Tree, now: Time, readable: Callable[[int, Time], bool]) -> dict[int, Tree]:
     """Register a query and the snapshots that can be computed from the sources' snapshots.
 
-    The new snapshot always can. The old one only if every source below can still be read at the old position, and
-    only where computing it again gives what was there (`Props.reproducible`).
+    Those of now and later always can. Earlier ones only if every source below can still be read there, and only where
+    computing it again gives what was there (`Props.reproducible`).
+
+    Args:
+        memo: empty.
+        tree: the query.
+        now: the moment of the run that is planned.
+        readable: whether a source can still be read at a moment that is past.
 
     Returns:
         The tree of every relation, by its number.
@@ -67,26 +78,42 @@ def seed(memo: Memo, tree: Tree, old_readable: Mapping[int, bool]) -> dict[int, 
         number = memo.relation(part.op, inputs)
         trees[number] = part
         match = Match(memo, number, part.op, inputs)
-        if isinstance(part.op, Scan):
-            _add(memo, number, False, node(_placed(part.op, NEW)))
-            if match.relation.changed and old_readable.get(part.op.source, False):
-                _add(memo, number, True, node(_placed(part.op, OLD)))
-        else:
-            _add(memo, number, False, match.evaluate(*(i.new for i in match.inputs)))
-            if match.relation.changed and match.relation.props.reproducible:
-                _add(memo, number, True, match.evaluate(*(i.old for i in match.inputs)))
+        sources = match.relation.props.sources
+        for time in sorted({memo.timeline.settled(sources, t) for t in memo.timeline.moments}):
+            if isinstance(part.op, Scan):
+                possible = time >= now or readable(part.op.source, time)
+                built = node(Scan(part.op.source, part.op.columns, NEW))
+            else:
+                possible = time >= now or match.relation.props.reproducible
+                built = match.evaluate(*(i.new for i in match.inputs))
+            if possible:
+                memo.add(memo.form(number, at(SNAPSHOT, time)), built, SEED, CORE, Span(time, time))
         return number
 
     visit(tree)
     return trees
 
 
-def _placed(scan: Scan, time: Time) -> Scan:
-    return Scan(scan.source, scan.columns, time)
+def compose(memo: Memo) -> None:
+    """A change over several steps is the changes over its parts, put together from the left (Tempura 5.4).
 
-
-def _add(memo: Memo, tvr: int, old: bool, built: Node) -> None:
-    memo.add(memo.moment(tvr, SNAPSHOT, old=old), built, SEED, CORE)
+    Not of what is free in its answers: both parts must be about the same answer in the middle.
+    """
+    for tvr in tuple(memo.tvrs):
+        if not tvr.props.reproducible:
+            continue
+        partials = [
+            Match(memo, tvr.number, op, inputs).partial() for op, inputs in tvr.expressions if isinstance(op, Aggregate)
+        ]
+        times = sorted({memo.timeline.settled(tvr.props.sources, t) for t in memo.timeline.moments})
+        for i, start in enumerate(times):
+            for middle, end in pairwise(times[i + 1 :]):
+                parts = Span(start, middle), Span(middle, end)
+                ways: list[tuple[FormKind, Op]] = [(DELTA, Sum())]
+                ways += [(ATTRIBUTE_DELTA, Merge(p)) for p in partials if p is not None]
+                for kind, op in ways:
+                    groups = tuple(memo.change(tvr.number, kind, part) for part in parts)
+                    memo.put(memo.change(tvr.number, kind, Span(start, end)), op, groups, COMPOSE, CORE)
 
 
 def candidates(memo: Memo, trees: Mapping[int, Tree], root: int, settings: str) -> list[Candidate]:
@@ -126,12 +153,14 @@ def _within_a_loop(tree: Tree) -> bool:
     return (isinstance(tree.op, Opaque) and not tree.inputs) or any(map(_within_a_loop, tree.inputs))
 
 
-def answered_from_sources(memo: Memo) -> frozenset[tuple[int, type]]:
+def answered_from_sources(memo: Memo, now: Time) -> frozenset[tuple[int, type]]:
     """What an incremental run must not do below a limit: compute the input anew from the sources.
 
-    A limit is an answer over an input that is kept. Given as (group, operator that computes it from the sources).
+    A limit is an answer over an input that is kept. Given as (group, operator that computes it from the sources), for
+    the moments from `now` on.
     """
     found: set[tuple[int, type]] = set()
+    times = [t for t in memo.timeline.moments if t >= now]
     for tvr in memo.tvrs:
         op, inputs = tvr.expressions[0]
         if not isinstance(op, Limit) or not memo.changed(tvr.number):
@@ -139,14 +168,14 @@ def answered_from_sources(memo: Memo) -> frozenset[tuple[int, type]]:
         number = inputs[0]
         below, under = memo.tvrs[number].expressions[0]
         if _worth_keeping(memo, number):
-            found.add((memo.moment(number, SNAPSHOT, old=False), type(below)))
+            found.update((memo.form(number, at(SNAPSHOT, t)), type(below)) for t in times)
             continue
         while isinstance(below, Project | Filter):
             number = under[0]
             below, under = memo.tvrs[number].expressions[0]
         if isinstance(below, Aggregate):
-            found.add((memo.moment(number, SNAPSHOT, old=False), Aggregate))
-            found.add((memo.moment(number, ATTRIBUTE, old=False), Partial))
+            found.update((memo.form(number, at(SNAPSHOT, t)), Aggregate) for t in times)
+            found.update((memo.form(number, at(ATTRIBUTE, t)), Partial) for t in times)
     return frozenset(found)
 
 
@@ -171,15 +200,33 @@ def _rows_scan(memo: Memo, name: str, tvr: int, tree: Tree) -> StateScan:
     return StateScan(name, SNAPSHOT.name, tuple((c, f"c{i}", memo.columns.type(c)) for i, c in enumerate(ids)))
 
 
-def keep(memo: Memo, candidate: Candidate) -> None:
-    """Let the old moment of a candidate be read from its state."""
-    kept = memo.moment(candidate.tvr, candidate.kind, old=True)
-    if candidate.partial is not None:
-        built = node(Merge(candidate.partial), node(candidate.scan))
-    else:
-        columns = memo.tvrs[candidate.tvr].props.columns
-        built = node(Unsign(columns), node(Net(columns), node(candidate.scan)))
-    memo.add(kept, built, READ_STATE, CORE)
+def keep(memo: Memo, candidate: Candidate, moment: Time, *, parted: bool) -> None:
+    """Let a candidate be read from its state, which stands at a moment.
+
+    `parted`: if that is later than moment 0, what was there then and what came since can be told apart.
+    """
+    columns = memo.tvrs[candidate.tvr].props.columns
+
+    def merged(part: str) -> Node:
+        scan = node(replace(candidate.scan, part=part))
+        return node(Merge(candidate.partial), scan) if candidate.partial is not None else node(Net(columns), scan)
+
+    def read(time: Time, part: str) -> None:
+        built = merged(part) if candidate.partial is not None else node(Unsign(columns), merged(part))
+        memo.add(memo.form(candidate.tvr, at(candidate.kind, time)), built, READ_STATE, CORE)
+
+    read(moment, "")
+    if parted and memo.changed(candidate.tvr, Span(0, moment)):
+        read(0, "before")
+        memo.add(advance(memo, candidate, Span(0, moment)), merged("since"), READ_STATE, CORE)
+
+
+def keep_held(memo: Memo, root: int, until: Time) -> None:
+    """The view's change since its content, held back until a moment, can be read."""
+    if memo.changed(root, Span(0, until)):
+        output = dict(memo.query.output)
+        scan = HeldScan(tuple((c, output[c], memo.columns.type(c)) for c in memo.tvrs[root].props.columns))
+        memo.add(memo.change(root, DELTA, Span(0, until)), node(scan), READ_STATE, CORE)
 
 
 def read_from(candidate: Candidate, stored: Iterable[StateSpec]) -> StateScan | None:
@@ -205,7 +252,7 @@ def keep_result(memo: Memo, root: int) -> None:
         relation = memo.tvrs[number]
         if {c for c, _ in fields} == set(relation.props.columns):
             scan = ResultScan(tuple((c, f, memo.columns.type(c)) for c, f in fields))
-            memo.add(memo.moment(number, SNAPSHOT, old=True), node(scan), READ_RESULT, CORE)
+            memo.add(memo.form(number, at(SNAPSHOT, 0)), node(scan), READ_RESULT, CORE)
         op, inputs = relation.expressions[0]
         if not isinstance(op, Project) or not all(isinstance(e, Col) for _, e in op.columns):
             return
@@ -216,11 +263,11 @@ def keep_result(memo: Memo, root: int) -> None:
         number = inputs[0]
 
 
-def advance(memo: Memo, candidate: Candidate) -> int:
-    """The group whose rows are a state's segment for this run."""
-    return memo.change(candidate.tvr, ATTRIBUTE_DELTA if candidate.partial is not None else DELTA)
+def advance(memo: Memo, candidate: Candidate, span: Span) -> int:
+    """The group whose rows are a state's segment over an interval."""
+    return memo.change(candidate.tvr, ATTRIBUTE_DELTA if candidate.partial is not None else DELTA, span)
 
 
-def base(memo: Memo, candidate: Candidate) -> int:
+def base(memo: Memo, candidate: Candidate, moment: Time) -> int:
     """The group whose rows are a state's base when it is made anew."""
-    return memo.moment(candidate.tvr, candidate.kind, old=False)
+    return memo.form(candidate.tvr, at(candidate.kind, moment))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
@@ -14,16 +14,21 @@ from tidemill.plan.ops import Project, Tree, columns_of
 from tidemill.plan.query import Column, Query
 from tidemill.rule.engine import Budget, Explored, explore
 from tidemill.rule.rule import Rule
-from tidemill.search.costing import CostModel, Facts
+from tidemill.search.costing import HELD, CostModel, Facts
 from tidemill.search.estimate import Sizes, estimate
 from tidemill.search.run_plan import StateSpec
-from tidemill.search.seed import Candidate, candidates, keep, keep_result, read_from, seed
+from tidemill.search.seed import Candidate, candidates, compose, keep, keep_held, keep_result, read_from, seed
+from tidemill.tvr.form import DELTA, Span, Time
 from tidemill.tvr.timeline import Step, Timeline
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """An explored memo and what extraction needs beside it; `root` is the view's relation."""
+    """An explored memo and what extraction needs beside it.
+
+    `root` is the view's relation, `now` the moment of the run that is planned; `standing`: the moment at which each
+    state stands that can be read.
+    """
 
     memo: Memo
     root: int
@@ -31,6 +36,23 @@ class Space:
     facts: Facts
     base_rows: Mapping[int, float]
     explored: Explored
+    now: Time
+    standing: Mapping[str, Time]
+
+    @property
+    def since(self) -> Span:
+        """From the content's moment to now."""
+        return Span(0, self.now)
+
+    @property
+    def change(self) -> int:
+        """The group of the view's change since its content."""
+        return self.memo.change(self.root, DELTA, self.since)
+
+    @property
+    def changed(self) -> bool:
+        """Whether a source of the view has changed since its content."""
+        return self.memo.changed(self.root, self.since)
 
 
 def step_of(sources: Mapping[int, SourceChange]) -> Step:
@@ -61,50 +83,73 @@ def normal_query(query: Query) -> Query:
     return replace(query, root=Tree(Project(tuple(named)), (root,)), output=tuple(output), columns=columns)
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What earlier runs left, and at which moments it stands; the content stands at moment 0.
+
+    Attributes:
+        states: moments of the states that can be read; None lets every candidate be read at moment 0, as after a
+            filling that kept them all.
+        content: whether the view's content can be read.
+        held: until when the view's change is held back; 0: it is not.
+        rows: of what was written, by name (see `Facts.kept`).
+        stored: states of another query of the view, to be read where they have what a candidate needs.
+    """
+
+    states: Mapping[str, Time] | None
+    content: bool = True
+    held: Time = 0
+    rows: Mapping[str, float] = field(default_factory=dict)
+    stored: Sequence[StateSpec] = ()
+
+
 def space(
     query: Query,
-    sources: Mapping[int, SourceChange],
+    steps: Sequence[Mapping[int, SourceChange]],
+    now: Time,
     rules: Sequence[Rule],
     model: CostModel,
     budget: Budget,
-    settings: str,
-    states: Iterable[str] | None,
-    measured: Mapping[str, float] | None = None,
-    *,
-    result: bool = True,
-    stored: Iterable[StateSpec] = (),
+    kept: Kept,
+    settings: str = "",
 ) -> Space:
-    """Explore the plans of a run.
+    """Explore the plans of the runs from `now` on.
 
     Args:
         query: in normal form (`normal_query`).
-        sources: what changed.
+        steps: what happens to the sources, step by step, from the moment of the content to the last one planned.
+        now: the moment of the run that is carried out.
         rules: those that are switched on.
         settings: captured settings, part of the names of states.
-        states: names of the states that can be read at the old positions; None lets every candidate be read, as after
-            a filling that kept them all.
-        measured: rows of states that were written.
-        result: whether the view's content can be read as the old snapshot.
-        stored: states of another query of the view, to be read where they have what a candidate needs.
     """
-    memo = Memo(query, Timeline((step_of(sources),)))
-    trees = seed(memo, query.root, {n: s.old_readable for n, s in sources.items()})
+    memo = Memo(query, Timeline(tuple(map(step_of, steps))))
+
+    def readable(source: int, time: Time) -> bool:
+        return source in steps[time] and steps[time][source].old_readable
+
+    trees = seed(memo, query.root, now, readable)
     root = memo.register(query.root)
     possible = candidates(memo, trees, root, settings)
-    kept = [c for c in possible if states is None or c.name in states]
-    sizes = Sizes(memo, model, sources)
-    for candidate in kept:
-        keep(memo, candidate)
+    standing = {c.name: 0 if kept.states is None else kept.states[c.name] for c in possible if _is_kept(c, kept)}
     read: set[str] = set()
     for candidate in possible:
-        scan = None if candidate in kept else read_from(candidate, stored)
-        if scan is not None:
-            keep(memo, replace(candidate, scan=scan))
+        if candidate.name in standing:
+            keep(memo, candidate, standing[candidate.name], parted=kept.content)
+        elif (scan := read_from(candidate, kept.stored)) is not None:
+            keep(memo, replace(candidate, scan=scan), 0, parted=False)
             read.add(scan.name)
-    if result and memo.changed(root):
+    if kept.content and memo.changed(root):
         keep_result(memo, root)
+    if kept.held:
+        keep_held(memo, root, kept.held)
     explored = explore(memo, rules, budget)
-    known = measured or {}
-    facts, base_rows = estimate(sizes, root, {c.name: c.tvr for c in possible}, known)
-    facts = replace(facts, kept={**{name: known[name] for name in read if name in known}, **facts.kept})
-    return Space(memo, root, tuple(possible), facts, base_rows, explored)
+    compose(memo)
+    sizes = Sizes(memo, model, tuple(steps))
+    facts, base_rows = estimate(sizes, root, {c.name: c.tvr for c in possible}, kept.rows)
+    named = {name: rows for name, rows in kept.rows.items() if name in read or " " in name or name == HELD}
+    facts = replace(facts, kept={**named, **facts.kept})
+    return Space(memo, root, tuple(possible), facts, base_rows, explored, now, standing)
+
+
+def _is_kept(candidate: Candidate, kept: Kept) -> bool:
+    return kept.states is None or candidate.name in kept.states

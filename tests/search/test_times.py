@@ -1,0 +1,110 @@
+"""Extraction over several runs: when each part is worth doing, what is saved and loaded (Tempura 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from cost_model.default import DefaultCostModel
+from tidemill.memo.memo import Memo, Node, Ref
+from tidemill.plan.change import SourceChange
+from tidemill.plan.ops import Changes, Net, Op, Scan
+from tidemill.plan.parse import parse_query
+from tidemill.search.costing import CpuMs, Facts, Rows
+from tidemill.search.extract import Extractor, Run
+from tidemill.search.space import step_of
+from tidemill.tvr.form import DELTA, NEW, OLD, SNAPSHOT, SYMBOLIC, Span, at, over
+from tidemill.tvr.timeline import Timeline
+
+QUERY = "source 0 t [a: long] rows=100\nscan 0 [#0 := a]"
+FIELDS = ((0, "a"),)
+
+
+@dataclass(frozen=True)
+class Fixed(DefaultCostModel):
+    """Each operator of a class costs the same; so do saving and loading."""
+
+    costs: Mapping[type, float] | None = None
+    to_save: float = 5.0
+    to_load: float = 4.0
+
+    def cost(self, op: Op, inputs: Sequence[Rows], output: Rows, facts: Facts) -> CpuMs:
+        return CpuMs((self.costs or {}).get(type(op), 0.0))
+
+    def save(self, rows: float) -> CpuMs:
+        return CpuMs(self.to_save)
+
+    def load(self, rows: float) -> CpuMs:
+        return CpuMs(self.to_load)
+
+
+def change(inserts: float, *, changed: bool = True) -> SourceChange:
+    return SourceChange(changed=changed, old_readable=True, rows=100.0, inserts=inserts, deletes=0.0)
+
+
+def extractor(memo: Memo, model: Fixed, steps: Sequence[SourceChange], prices: Sequence[float]) -> Extractor:
+    facts = Facts(memo.query, tuple({0: s} for s in steps), {}, {})
+    runs = [Run(i + 1, price) for i, price in enumerate(prices)]
+    return Extractor(memo, model, facts, runs=runs)
+
+
+def over_steps(*steps: SourceChange) -> Memo:
+    memo = Memo(parse_query(QUERY), Timeline(tuple(step_of({0: s}) for s in steps)))
+    memo.register(memo.query.root)
+    return memo
+
+
+@pytest.mark.parametrize(("price", "cost", "early"), [(0.6, 10.0, False), (0.2, 7.0, True), (0.4, 10.0, None)])
+def test_early_work_pays_where_it_is_cheap_enough(price: float, cost: float, early: bool | None) -> None:
+    """Compute 10, save 5, load 4: late (0, 10), early (15, 4); even at 0.4 (Beanstalk's second example)."""
+    still = change(0.0, changed=False)
+    memo = over_steps(change(5.0), still)
+    group = memo.change(0, DELTA)
+    memo.add(group, Node(Net((0,)), (Node(Changes(0, FIELDS, OLD, NEW)),)), "r", "p")
+    found = extractor(memo, Fixed(costs={Net: 10.0}), [change(5.0), still], [price, 1.0])
+    assert found.cost(group, 1) == pytest.approx(cost)
+    if early is not None:
+        assert found.saved_by(group, 1) == ([(group, 0)] if early else [])
+
+
+def test_a_run_reads_only_what_is_there() -> None:
+    memo = over_steps(change(5.0), change(5.0))
+    first, both = Span(0, 1), Span(0, 2)
+    for span in (first, both):
+        memo.add(memo.change(0, DELTA, span), Node(Changes(0, FIELDS, OLD, NEW)), "r", "p", span)
+        memo.add(memo.moment(0, SNAPSHOT, old=False, span=span), Node(Scan(0, FIELDS, NEW)), "r", "p", span)
+    found = extractor(memo, Fixed(), [change(5.0)] * 2, [1.0, 1.0])
+    assert found.best(memo.change(0, DELTA, first)) is not None
+    assert found.best(memo.change(0, DELTA, both)) is None
+    assert found.best(memo.change(0, DELTA, both), 1) is not None
+    assert found.best(memo.moment(0, SNAPSHOT, old=False, span=both)) is None
+    assert found.rows(memo.change(0, DELTA, both), 1) == 10.0
+    assert found.rows(memo.change(0, DELTA, first), 1) == 5.0
+
+
+def test_what_stands_still_is_there_early() -> None:
+    still = change(0.0, changed=False)
+    memo = over_steps(change(5.0), still)
+    memo.add(memo.moment(0, SNAPSHOT, old=False), Node(Scan(0, FIELDS, NEW)), "r", "p")
+    assert memo.form(0, at(SNAPSHOT, 1)) == memo.form(0, at(SNAPSHOT, 2))
+    assert extractor(memo, Fixed(), [change(5.0), still], [1.0, 1.0]).best(memo.form(0, at(SNAPSHOT, 2))) is not None
+
+
+def test_a_part_of_the_work_is_done_early() -> None:
+    """The delta of both steps is the sum of the two: the first one's share is worth doing at the cheap run."""
+    memo = over_steps(change(5.0), change(5.0))
+    spans = Span(0, 1), Span(1, 2)
+    for span in spans:
+        memo.add(memo.change(0, DELTA, span), Node(Net((0,)), (Node(Changes(0, FIELDS, OLD, NEW)),)), "r", "p", span)
+    parts = [Ref(0, over(DELTA, SYMBOLIC))]
+    assert parts
+    whole = memo.moment(0, SNAPSHOT, old=False)
+    first = memo.change(0, DELTA, spans[0])
+    memo.add(whole, Node(Net((0,)), (Ref(0, over(DELTA, SYMBOLIC)),)), "r", "p", spans[0])
+    cheap = extractor(memo, Fixed(costs={Net: 10.0}), [change(5.0)] * 2, [0.1, 1.0])
+    assert cheap.saved_by(whole, 1)[-1] == (memo.find(whole), 0)
+    dear = extractor(memo, Fixed(costs={Net: 10.0}, to_save=1000.0), [change(5.0)] * 2, [0.1, 1.0])
+    assert dear.saved_by(whole, 1) == []
+    assert cheap.best(first) is not None
