@@ -116,15 +116,15 @@ class View:
         if not self.deferred:
             self._execute(self._plan(first=True))
 
-    def early(self, changes: Changes, *, price: float = 0.1, more: int = 1) -> RunPlan:
+    def early(self, changes: Changes, *, price: float = 0.1, ahead: Sequence[float] = ()) -> RunPlan:
         """Apply changes to the tables, and run without output.
 
-        `price`: of a unit of this run's work, against 1 of the next run's, which has output; `more`: how many times as
-        much is expected to change until then.
+        `price`: of a unit of this run's work, against 1 of the next run with output; `ahead`: of other runs without
+        output before it.
         """
         self._change(changes)
-        expected = {n: replace(s, inserts=(s.inserts or 0) * more) for n, s in self._sources().items()}
-        plan = self._plan(first=self.first, price=price, ahead=(Point(1.0, True, expected),))
+        points = [Point(p, output=False, changes=self._sources()) for p in ahead]
+        plan = self._plan(first=self.first, price=price, ahead=(*points, Point(1.0, True, self._sources())))
         assert plan.kind == "PARTIAL"
         self._execute(plan)
         return plan

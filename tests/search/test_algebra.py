@@ -262,7 +262,11 @@ def maintain(data: st.DataObject, text: str, mode: Mode) -> None:
     )
     for _ in range(data.draw(st.integers(1, 3), "rounds")):
         for _ in range(data.draw(st.sampled_from([0, 0, 1, 2]), "runs without output")):
-            plan = view.early(data.draw(changes(now_of(view)), "early changes"), price=data.draw(PRICES, "price"))
+            plan = view.early(
+                data.draw(changes(now_of(view)), "early changes"),
+                price=data.draw(PRICES, "price"),
+                ahead=data.draw(st.lists(PRICES, max_size=2), "prices ahead"),
+            )
             event(f"early: {', '.join(sorted({s.target for s in plan.steps})) or 'nothing'}")
         plan = view.refresh(data.draw(changes(now_of(view)), "changes"))
         event(view.kinds[-1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -14,6 +14,7 @@ from tidemill.plan.ops import Changes, Net, Op, Scan
 from tidemill.plan.parse import parse_query
 from tidemill.search.costing import CpuMs, Facts, Rows
 from tidemill.search.extract import Extractor, Run
+from tidemill.search.planner import PlanRequest, Point, plan_run, planned_with
 from tidemill.search.space import step_of
 from tidemill.tvr.form import DELTA, NEW, OLD, SNAPSHOT, SYMBOLIC, Span, at, over
 from tidemill.tvr.timeline import Timeline
@@ -69,6 +70,37 @@ def test_early_work_pays_where_it_is_cheap_enough(price: float, cost: float, ear
         assert found.saved_by(group, 1) == ([(group, 0)] if early else [])
 
 
+SUMS = """\
+source 0 t [a: long, b: long] rows=2000000
+aggregate keys=[#9 := #0] calls=[#10 := sum(#1)]
+  scan 0 [#0 := a, #1 := b]
+"""
+
+
+@pytest.mark.parametrize(
+    ("price", "ahead", "early"),
+    [
+        (0.1, [], True),
+        (1.0, [], False),
+        (5.0, [], False),
+        (0.3, [0.1], False),
+        (0.1, [0.3], True),
+        (0.1, [0.3, 0.2, 0.05], False),
+        (0.1, [0.3, 0.2, 0.4, 0.15], True),
+    ],
+)
+def test_a_filling_is_prepared_at_the_cheapest_point(price: float, ahead: list[float], early: bool) -> None:
+    """Two million rows are there, one per cent more are expected until each point; the last one costs 1."""
+    there = {0: SourceChange(changed=True, old_readable=True, rows=2e6, inserts=2e6, deletes=0.0)}
+    more = {0: SourceChange(changed=True, old_readable=True, rows=2.02e6, inserts=2e4, deletes=0.0)}
+    points = planned_with([*(Point(p, output=False, changes=more) for p in ahead), Point(1.0, True, more)])
+    request = PlanRequest(parse_query(SUMS), "AUTO", there, frozenset(), first=True, full_reason=None)
+    plan = plan_run(replace(request, price=price, ahead=points))
+    assert plan.kind == "PARTIAL"
+    assert [s.mode for s in plan.steps] == (["base"] if early else [])
+    assert (plan.estimated > 0) == early
+
+
 def test_a_run_reads_only_what_is_there() -> None:
     memo = over_steps(change(5.0), change(5.0))
     first, both = Span(0, 1), Span(0, 2)
@@ -98,8 +130,6 @@ def test_a_part_of_the_work_is_done_early() -> None:
     spans = Span(0, 1), Span(1, 2)
     for span in spans:
         memo.add(memo.change(0, DELTA, span), Node(Net((0,)), (Node(Changes(0, FIELDS, OLD, NEW)),)), "r", "p", span)
-    parts = [Ref(0, over(DELTA, SYMBOLIC))]
-    assert parts
     whole = memo.moment(0, SNAPSHOT, old=False)
     first = memo.change(0, DELTA, spans[0])
     memo.add(whole, Node(Net((0,)), (Ref(0, over(DELTA, SYMBOLIC)),)), "r", "p", spans[0])

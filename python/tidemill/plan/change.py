@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +27,34 @@ class SourceChange:
     inserts: float | None = None
     deletes: float | None = None
     reason: str | None = None
+
+    def then(self, later: SourceChange) -> SourceChange:
+        """This change and one that follows it, as one.
+
+        >>> first = SourceChange(changed=True, old_readable=False, rows=10.0, inserts=5.0, deletes=0.0)
+        >>> first.then(SourceChange(changed=True, old_readable=True, rows=9.0, inserts=None, deletes=1.0))
+        SourceChange(changed=True, old_readable=False, rows=9.0, bytes=None, inserts=None, deletes=1.0, reason=None)
+        """
+        if not self.changed or not later.changed:
+            return replace(later if later.changed else self, rows=later.rows, bytes=later.bytes)
+        return SourceChange(
+            changed=True,
+            old_readable=self.old_readable,
+            rows=later.rows,
+            bytes=later.bytes,
+            inserts=_sum(self.inserts, later.inserts),
+            deletes=_sum(self.deletes, later.deletes),
+            reason=self.reason or later.reason,
+        )
+
+
+def joined(steps: Sequence[Mapping[int, SourceChange]]) -> dict[int, SourceChange]:
+    """Steps as one step."""
+    found: dict[int, SourceChange] = {}
+    for step in steps:
+        found |= {source: found[source].then(change) if source in found else change for source, change in step.items()}
+    return found
+
+
+def _sum(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a + b

@@ -16,7 +16,7 @@ from tidemill.runtime import analysis
 from tidemill.runtime.history import RunRow
 from tidemill.runtime.record import Record, SourceAt, StoredState
 from tidemill.search.costing import HELD
-from tidemill.search.planner import PlanRequest, plan_run
+from tidemill.search.planner import PlanRequest, plan_run, planned_with
 from tidemill.search.planner import Point as Expected
 from tidemill.search.run_plan import RunPlan, StateSpec
 from tidemill.settings import PlannerSettings
@@ -256,7 +256,7 @@ def early(situation: Situation, price: float, points: Sequence[Point], lost: Col
         step = {n: _expected(situation, n, change, unread=unread) for n, change in step.items()}
         unread = False
         ahead.append(Expected(point.cost, point.output, step))
-    return plan_run(replace(_request(situation, None, lost), price=price, ahead=tuple(ahead)))
+    return plan_run(replace(_request(situation, None, lost), price=price, ahead=planned_with(ahead)))
 
 
 def _expected(situation: Situation, source: int, change: SourceChange, *, unread: bool) -> SourceChange:

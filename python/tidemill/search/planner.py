@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 
 from tidemill.errors import TidemillError
 from tidemill.memo.memo import Expression
-from tidemill.plan.change import SourceChange
+from tidemill.plan.change import SourceChange, joined
 from tidemill.plan.query import Query
 from tidemill.rule.engine import Budget
 from tidemill.rule.registry import load_rules
@@ -53,6 +54,28 @@ class Point:
     price: float
     output: bool
     changes: Mapping[int, SourceChange]
+
+
+PLANNED_AHEAD = 3
+"""Points to come that a run is planned together with, at most: the next ones by price, and the one that is due."""
+
+
+def planned_with(points: Sequence[Point]) -> tuple[Point, ...]:
+    """The points to come that are planned jointly with a run (design 9a.9); what is expected until one that is left out
+    is expected until the next.
+
+    >>> [p.price for p in planned_with([Point(float(price), price == 5, {}) for price in (3, 1, 4, 2, 5)])]
+    [1.0, 2.0, 5.0]
+    """
+    cheapest = sorted(range(len(points) - 1), key=lambda i: (points[i].price, i))[: PLANNED_AHEAD - 1]
+    found: list[Point] = []
+    waiting: list[Mapping[int, SourceChange]] = []
+    for i, point in enumerate(points):
+        waiting.append(point.changes)
+        if i in cheapest or i == len(points) - 1:
+            found.append(replace(point, changes=joined(waiting)))
+            waiting = []
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,26 +305,34 @@ class _Planning:
             steps = (_unchanged(request.sources),)
         found = self._space(steps, self._kept(content=not request.first), [p.changes for p in points])
         memo, now, end = found.memo, found.now, found.now + due
+        early = range(now, end)
         wanted = self._worth_keeping() if request.first else frozenset(found.standing)
         parts: dict[int, Candidate] = {}
         demands: list[int] = []
+        savable: set[int] = set()
         for candidate in (c for c in found.candidates if c.name in wanted):
             standing = found.standing.get(candidate.name)
             if standing is None:
                 demands.append(base(memo, candidate, end))
                 parts.setdefault(base(memo, candidate, now), candidate)
+                savable.update(base(memo, candidate, moment) for moment in early)
             else:
                 demands.append(advance(memo, candidate, Span(standing, end)))
                 if memo.changed(candidate.tvr, Span(standing, now)):
                     parts.setdefault(advance(memo, candidate, Span(standing, now)), candidate)
+            savable.update(
+                advance(memo, candidate, span)
+                for span in _intervals(early if standing is None else (standing, *early))
+                if memo.changed(candidate.tvr, span)
+            )
         held = memo.change(found.root, DELTA, Span(request.held, now))
-        savable = set(parts)
         if request.first:
             demands.append(memo.form(found.root, at(SNAPSHOT, end)))
         else:
             demands.append(memo.change(found.root, DELTA, Span(0, end)))
-            if memo.tvrs[found.root].props.reproducible and memo.changed(found.root, Span(request.held, now)):
-                savable.add(held)
+            if memo.tvrs[found.root].props.reproducible:
+                spans = (s for s in _intervals((request.held, *early)) if memo.changed(found.root, s))
+                savable.update(memo.change(found.root, DELTA, span) for span in spans)
         barred = answered_from_sources(memo, now)
         # What is computed again from the sources needs nothing done early; a full run with output is such a thing.
         again = {memo.change(found.root, DELTA, Span(0, end))} if request.policy == "AUTO" else set()
@@ -314,7 +345,8 @@ class _Planning:
             [Run(now, request.price), *(Run(now + i, p.price) for i, p in enumerate(points, 1))],
             savable.__contains__,
         )
-        saved = self._worth_saving(extractor, demands, savable)
+        possible = {*parts, *({held} & savable)}
+        saved = self._worth_saving(extractor, demands, possible)
         run = self._assembly(found, extractor)
         for group, candidate in parts.items():
             if group in saved:
@@ -329,11 +361,11 @@ class _Planning:
             run.hold(held, "segment" if request.held else "base")
         return run.plan("PARTIAL", None, tuple)
 
-    def _worth_saving(self, extractor: Extractor, demands: Sequence[int], savable: Collection[int]) -> Collection[int]:
-        """Which groups the first run saves in the cheapest plan of what the last one needs."""
+    def _worth_saving(self, extractor: Extractor, demands: Sequence[int], possible: Collection[int]) -> Collection[int]:
+        """Which of the groups that the first run can save it does, in the cheapest plan of what the last one needs."""
         last = len(extractor.runs) - 1
         saved = {group for demand in demands for group, run in extractor.saved_by(demand, last) if run == 0}
-        assert saved <= set(savable)
+        assert saved <= set(possible)
         return saved
 
     # -- full ---------------------------------------------------------------------------------------------------------
@@ -398,6 +430,10 @@ class _Planning:
 
         plans = {pack: best(pack) for pack in dict.fromkeys(rule.pack for rule in self.rules)}
         return [Alternative(pack, plan.methods, plan.estimated) for pack, plan in plans.items() if plan is not None]
+
+
+def _intervals(moments: Iterable[Time]) -> Iterator[Span]:
+    return (Span(i, j) for i, j in combinations(moments, 2))
 
 
 def _rows(pieces: Sequence[Piece]) -> float:
