@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tidemill.explain import MODES, explained
 from tidemill.explain.document import document
 from tidemill.plan.change import SourceChange
 from tidemill.plan.parse import parse_query
-from tidemill.search.planner import PlanRequest, plan_run
+from tidemill.search.planner import PlanRequest, Point, plan_run
 from tidemill.search.run_plan import RunPlan
 from tidemill.settings import PlannerSettings
 
@@ -85,6 +86,39 @@ def test_a_preferred_pack_reads_what_is_kept(run: RunPlan) -> None:
     """Preferring the deltas does not mean to compute anew what is there."""
     preferred = planned(QUERY, states=frozenset(s.name for s in run.states), settings=PlannerSettings(prefer="delta"))
     assert preferred.estimated == pytest.approx(run.estimated)
+
+
+def test_points_that_are_planned_together() -> None:
+    """Cheap first, dear last: the filling is prepared at point 1, point 3 loads it; each pack's plan beside it."""
+    there = replace(CHANGE, rows=2e6, inserts=2e6, deletes=0.0)
+    more = {0: replace(there, inserts=2e4)}
+    points = (Point(0.5, output=False, changes=more, number=2), Point(1.0, True, more, 3))
+    request = PlanRequest(parse_query(QUERY), "AUTO", {0: there}, frozenset(), first=True, full_reason=None)
+    plan = plan_run(replace(request, price=0.1, ahead=points))
+    shown = json.loads(explained(plan, "JSON"))
+    assert [(p["point"], p["price"], p["output"]) for p in shown["points"]] == [
+        (1, 0.1, False),
+        (2, 0.5, False),
+        (3, 1.0, True),
+    ]
+    first, second, last = (p["steps"] for p in shown["points"])
+    assert "for point 3" in {s["saves"] for s in first}
+    assert second == []
+    assert ["what point 1 saved"] in [s["reads"] for s in last]
+    assert all(i < s["id"] for steps in (first, last) for s in steps for i in s["inputs"])
+    estimated = shown["estimated"]
+    costs = [sum(s["cost"] for s in steps) for steps in (first, second, last)]
+    assert estimated["total"] == pytest.approx(sum(costs))
+    assert estimated["final"] == pytest.approx(costs[-1])
+    assert estimated["priced"] == pytest.approx(0.1 * costs[0] + costs[2])
+    others = {a["pack"]: a for a in shown["alternatives"]}
+    assert others.keys() == {"delta", "recompute"}
+    assert all(len(a["per_point"]) == 3 and a["priced"] >= 0.999 * estimated["priced"] for a in others.values())
+    assert others["recompute"]["per_point"][:2] == [0.0, 0.0]
+    for mode in MODES:
+        assert explained(plan, mode)
+    assert "point 3: price 1.0, output true" in explained(plan, "PLAN")
+    assert explained(plan, "MEMO")
 
 
 def test_plan(run: RunPlan) -> None:

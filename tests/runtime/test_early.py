@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -104,6 +105,25 @@ def test_what_was_held_back_is_not_computed_again(
     spark.sql("VACUUM INCREMENTAL VIEW v RETAIN 0 HOURS")
     assert not set(held) & set(files_under(location_of(spark, "v")))
     oracle("v", query)
+
+
+def test_explain_shows_the_points_to_come(spark: SparkSession, sales: str, refresh: Refresh) -> None:
+    def points(target: str) -> list[tuple[int, float, bool]]:
+        shown = json.loads(spark.sql(f"EXPLAIN INCREMENTAL JSON {target}").collect()[0].plan)
+        assert all(len(a["per_point"]) == len(shown["points"]) for a in shown["alternatives"])
+        assert shown["points"][-1]["steps"]
+        return [(p["point"], p["price"], p["output"]) for p in shown["points"]]
+
+    create = f"CREATE INCREMENTAL VIEW v {SCHEDULE} AS {QUERIES['groups']}"
+    assert points(create) == [(1, 0.1, False), (2, 0.2, False), (3, 1.0, True)]
+    spark.sql(create)
+    assert points("VIEW v") == [(1, 0.1, False), (2, 0.2, False), (3, 1.0, True)]
+    for number, left in ((1, [(2, 0.2, False), (3, 1.0, True)]), (2, [(3, 1.0, True)])):
+        changed(spark, number)
+        assert refresh("v", f"AT {number}").kind == "PARTIAL"
+        assert points("VIEW v") == left
+    refresh("v")
+    assert len(points("VIEW v")) == 3
 
 
 def test_a_vacuum_keeps_what_is_held_back(

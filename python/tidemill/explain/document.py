@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tidemill.memo.memo import Expression
 from tidemill.plan.ops import Changes, HeldScan, ResultScan, Scan, StateScan
 from tidemill.plan.text import Printer
 from tidemill.search.explanation import Explanation, Used
+from tidemill.search.extract import preference_apart
 from tidemill.search.run_plan import RunPlan
-from tidemill.search.seed import Candidate
+from tidemill.search.seed import CORE, Candidate
 
 FORM_NAMES = {"attribute_delta": "attribute"}
 
@@ -22,19 +23,38 @@ def document(run: RunPlan, stored: Mapping[str, int]) -> dict[str, Any]:
     result; `saves` the state that keeps its rows. `stored`: bytes of the states that are there.
     """
     why = run.explanation
-    found, cost = why.found, run.estimated
-    steps = _steps(why)
-    steps += _compactions(run, len(steps))
+    found = why.found
+    if why.schedule:
+        steps = [_planned_steps(why, number) for number in range(len(why.points))]
+        costs = [float(sum(s["cost"] for s in each)) for each in steps]
+    else:
+        steps, costs = [_steps(why)], [run.estimated]
+        steps[0] += _compactions(run, len(steps[0]))
+    prices = [p.price for p in why.points]
     return {
         "kind": run.kind,
         "reason": run.reason,
-        "points": [{"point": 1, "price": 1.0, "output": True, "steps": steps}],
-        "methods": list(run.methods),
-        "states": list(_states(run, steps, stored)),
+        "points": [
+            {"point": p.number, "price": p.price, "output": p.output, "steps": each}
+            for p, each in zip(why.points, steps, strict=True)
+        ],
+        "methods": list(run.methods) if not why.schedule else _methods(why),
+        "states": list(_states(run, [s for each in steps for s in each], stored)),
         "paces": [],
-        "estimated": {"total": cost, "final": cost, "priced": cost, "model": why.model},
+        "estimated": {
+            "total": sum(costs),
+            "final": costs[-1],
+            "priced": _priced(costs, prices),
+            "model": why.model,
+        },
         "alternatives": [
-            {"pack": a.pack, "methods": list(a.methods), "priced": a.cost, "per_point": [a.cost]} for a in why.rivals()
+            {
+                "pack": a.pack,
+                "methods": list(a.methods),
+                "priced": _priced(a.costs, prices),
+                "per_point": list(a.costs),
+            }
+            for a in why.rivals()
         ],
         "search": {
             "groups": sum(1 for _ in found.memo.live_groups()),
@@ -43,6 +63,54 @@ def document(run: RunPlan, stored: Mapping[str, int]) -> dict[str, Any]:
             "stopped": found.explored.stopped,
         },
     }
+
+
+def _priced(costs: Sequence[float], prices: Sequence[float]) -> float:
+    return sum(cost * price for cost, price in zip(costs, prices, strict=True))
+
+
+def _methods(why: Explanation) -> list[str]:
+    return sorted({p.choice.expression.pack for p in why.schedule if p.choice.expression is not None} - {CORE})
+
+
+def _planned_steps(why: Explanation, run: int) -> list[dict[str, Any]]:
+    """What is planned for one of several points: computed there, saved for later ones, loaded from earlier ones."""
+    memo = why.found.memo
+    printer = Printer(memo.query, memo.columns.name)
+    later = {(p.group, p.choice.saved): p for p in why.schedule if p.choice.saved is not None}
+    numbers: dict[int, int] = {}
+    steps: list[dict[str, Any]] = []
+
+    def add(group: int, operator: str, rule: str, pack: str, reads: list[str], rows: float, cost: float) -> None:
+        about = memo.group(group).about
+        form = about[1].kind.name if about else "snapshot"
+        loaded = later.get((group, run))
+        steps.append(
+            {
+                "id": len(steps),
+                "operator": operator,
+                "inputs": [],
+                "rule": rule,
+                "pack": pack,
+                "form": FORM_NAMES.get(form, form),
+                "reads": reads,
+                "saves": None if loaded is None else f"for point {why.points[loaded.run].number}",
+                "rows": round(rows),
+                "cost": round(cost + (0.0 if loaded is None else loaded.choice.saving), 3),
+            }
+        )
+        numbers[group] = steps[-1]["id"]
+
+    for planned in (p for p in why.schedule if p.run == run):
+        choice, e = planned.choice, planned.choice.expression
+        if e is not None:
+            own = preference_apart(choice.own)
+            add(planned.group, printer.op(e.op), e.rule, e.pack, _reads(why, e), choice.rows, own)
+            steps[-1]["inputs"] = [numbers[i] for i in map(memo.find, e.inputs) if i in numbers]
+        elif choice.saved is not None:
+            source = f"what point {why.points[choice.saved].number} saved"
+            add(planned.group, "load", "load", CORE, [source], choice.rows, choice.own)
+    return steps
 
 
 def _steps(why: Explanation) -> list[dict[str, Any]]:
@@ -119,7 +187,7 @@ def _states(run: RunPlan, steps: list[dict[str, Any]], stored: Mapping[str, int]
             "rows": round(run.explanation.found.facts.kept.get(name, 0.0)),
             "bytes": stored.get(name),
             "kept": name in kept,
-            "reason": _why_kept(run, readers.get(name)) if name in kept else _why_not(run),
+            "reason": _why_kept(run, readers.get(name), behind=name in run.behind) if name in kept else _why_not(run),
         }
 
 
@@ -128,11 +196,13 @@ def _of(why: Explanation, candidate: Candidate) -> str:
     return Printer(memo.query, memo.columns.name).op(memo.tvrs[candidate.tvr].expressions[0][0])
 
 
-def _why_kept(run: RunPlan, reader: int | None) -> str:
+def _why_kept(run: RunPlan, reader: int | None, *, behind: bool) -> str:
     if reader is not None:
         return f"step {reader} reads it"
     if run.kind == "FULL":
         return "the cheapest plan of a small change reads it"
+    if run.kind == "PARTIAL" and not behind:
+        return f"followed early, for point {run.explanation.points[-1].number}"
     return "chosen when the view was filled; this run has no need of it"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -55,7 +55,9 @@ def _of_view(jvm: Jvm, view: View) -> RunPlan:
         if situation.idle:
             assert view.head is not None
             situation = planning.steady(situation, frozenset(view.head.states))
-        return planning.plan(situation, planning.forced(situation, requested=False))
+        schedule = view.definition.create.schedule
+        last = view.head.row.point if view.head is not None else len(schedule)
+        return _of_cycle(situation, schedule, last + 1 if last < len(schedule) else 1)
 
 
 def _of_create(jvm: Jvm, create: Create) -> RunPlan:
@@ -64,7 +66,15 @@ def _of_create(jvm: Jvm, create: Create) -> RunPlan:
         filling = planning.plan(situation, "FIRST")
         planning.check_policy(situation, filling)
         after = planning.steady(situation, frozenset(s.name for s in filling.states))
-        return planning.plan(after, planning.forced(after, requested=False))
+        return _of_cycle(after, create.schedule, 1)
+
+
+def _of_cycle(situation: Situation, schedule: Sequence[Point], number: int) -> RunPlan:
+    """The plan of a point and of all after it until the next with output, which are planned together."""
+    forced = planning.forced(situation, requested=False)
+    if forced is None and not schedule[number - 1].output:
+        return planning.early(situation, schedule, number)
+    return planning.plan(situation, forced, point=(number, schedule[number - 1].cost))
 
 
 @contextmanager

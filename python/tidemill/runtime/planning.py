@@ -243,20 +243,24 @@ def _request(
     )
 
 
-def early(situation: Situation, price: float, points: Sequence[Point], lost: Collection[str] = ()) -> RunPlan:
+def early(situation: Situation, schedule: Sequence[Point], number: int, lost: Collection[str] = ()) -> RunPlan:
     """The plan of a run without output: the early work that pays; without a step if none does.
 
-    `points`: those to come, up to the next with output. Until each of them as much is expected to happen to the sources
-    as since the last run that left something; to one that no run has read, what is assumed at a filling.
+    `number`: of the run's point in the schedule. Until each point to come, up to the next with output, as much is
+    expected to happen to the sources as since the last run that left something; to one that no run has read, what is
+    assumed at a filling.
     """
     step = situation.between[-1] if situation.between else situation.changes
     unread = situation.first and not situation.prepared
     ahead: list[Expected] = []
-    for point in points:
+    due = next(i for i, p in enumerate(schedule[number:], number + 1) if p.output)
+    for other, point in enumerate(schedule[number:due], number + 1):
         step = {n: _expected(situation, n, change, unread=unread) for n, change in step.items()}
         unread = False
-        ahead.append(Expected(point.cost, point.output, step))
-    return plan_run(replace(_request(situation, None, lost), price=price, ahead=planned_with(ahead)))
+        ahead.append(Expected(point.cost, point.output, step, other))
+    request = _request(situation, None, lost)
+    own = schedule[number - 1].cost
+    return plan_run(replace(request, price=own, point=number, ahead=planned_with(ahead)))
 
 
 def _expected(situation: Situation, source: int, change: SourceChange, *, unread: bool) -> SourceChange:
@@ -272,16 +276,22 @@ def _expected(situation: Situation, source: int, change: SourceChange, *, unread
 
 
 def plan(
-    situation: Situation, full_reason: str | None, lost: Collection[str] = (), refill: str | None = None
+    situation: Situation,
+    full_reason: str | None,
+    lost: Collection[str] = (),
+    refill: str | None = None,
+    point: tuple[int, float] = (1, 1.0),
 ) -> RunPlan:
     """The plan of a run with output; `full_reason` forces a full one.
 
-    `lost`: states that cannot be read and are to be made anew. `refill`: why the content cannot be built upon.
+    `lost`: states that cannot be read and are to be made anew. `refill`: why the content cannot be built upon. `point`:
+    number and price, as EXPLAIN shows them.
 
     Raises TIDEMILL_NOT_INCREMENTAL under STRICT if the run would be full for a reason in the data, and under
     INCREMENTAL and STRICT if an operator has no rule.
     """
-    run = plan_run(_request(situation, full_reason, lost, refill))
+    request = _request(situation, full_reason, lost, refill)
+    run = plan_run(replace(request, point=point[0], price=point[1]))
     code = (run.reason or "").split(":")[0]
     if situation.policy == "STRICT" and run.kind == "FULL" and code not in ALLOWED_UNDER_STRICT:
         raise TidemillError(

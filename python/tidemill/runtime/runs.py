@@ -75,10 +75,7 @@ def _may_work_early(situation: Situation, lost: Lost) -> bool:
 
 
 def _early(view: View, situation: Situation, occasion: Occasion, lost: Lost) -> RunPlan:
-    points = view.definition.create.schedule
-    ahead = points[occasion.point :]
-    due = next(i for i, p in enumerate(ahead, 1) if p.output)
-    return planning.early(situation, points[occasion.point - 1].cost, ahead[:due], lost.states)
+    return planning.early(situation, view.definition.create.schedule, occasion.point, lost.states)
 
 
 def _no_data(view: View, situation: Situation, occasion: Occasion) -> RunRow:

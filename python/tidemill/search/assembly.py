@@ -11,8 +11,8 @@ from tidemill.plan.ops import Empty, Filter, Join, KeyFilter, Negate, Pad, Proje
 from tidemill.plan.query import Query
 from tidemill.search.compaction import Compaction
 from tidemill.search.costing import CostModel, CpuMs
-from tidemill.search.explanation import Alternative, Explanation, Used
-from tidemill.search.extract import Extractor, Run, preference_apart
+from tidemill.search.explanation import Alternative, Explanation, PlannedPoint, Used
+from tidemill.search.extract import Extractor, Planned, Run, preference_apart
 from tidemill.search.inspect import is_net, unable, view_keys
 from tidemill.search.join_order import BROADCAST_ROWS
 from tidemill.search.lower import COUNT_FIELD, Lowerer, NotComputableError
@@ -177,8 +177,15 @@ class Assembly:
                 self._used[number, e] = Used(number, e, choice.rows, CpuMs(preference_apart(choice.own)))
         return lowered, max((_shuffled(chosen, e) for _, e in lowerer.used), default=0.0)
 
-    def plan(self, kind: str, reason: str | None, rivals: Callable[[], Sequence[Alternative]]) -> RunPlan:
-        """The run as it stands; `rivals`: plans the alternatives."""
+    def plan(
+        self,
+        kind: str,
+        reason: str | None,
+        rivals: Callable[[], Sequence[Alternative]],
+        points: Sequence[PlannedPoint],
+        schedule: Sequence[Planned] = (),
+    ) -> RunPlan:
+        """The run as it stands; for the rest see `Explanation`."""
         packs = {e.pack for _, e in self._used} - {CORE}
         used = tuple(self._used.values())
         return RunPlan(
@@ -191,7 +198,15 @@ class Assembly:
             states=tuple(self._specs),
             behind=frozenset(self._behind),
             explanation=Explanation(
-                self.found, self._extractor, self._model.name, used, self._saves, self._compacted, rivals
+                self.found,
+                self._extractor,
+                self._model.name,
+                used,
+                self._saves,
+                self._compacted,
+                rivals,
+                points,
+                schedule,
             ),
         )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tidemill.memo.memo import Expression
 from tidemill.search.compaction import Compaction
 from tidemill.search.costing import CpuMs, Rows
-from tidemill.search.extract import Extractor
+from tidemill.search.extract import Extractor, Planned
 from tidemill.search.space import Space
 
 
@@ -24,11 +24,20 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """The best plan of one pack, with what it needs of others; `cost` in CPU milliseconds."""
+    """The best plan of one pack, with what it needs of others; `costs`: CPU milliseconds at each point, not priced."""
 
     pack: str
     methods: tuple[str, ...]
-    cost: float
+    costs: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPoint:
+    """A point of the schedule as it was planned: its number, the price of a unit of its work, whether it has output."""
+
+    number: int
+    price: float
+    output: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,8 @@ class Explanation:
         saves: the state that keeps a group's rows.
         compacted: what is put together, by state.
         rivals: plans the alternatives; not before they are asked for, as each takes as long as the plan itself.
+        points: those planned together, the run's own first.
+        schedule: what is done at all of them, if there are several.
     """
 
     found: Space
@@ -52,3 +63,5 @@ class Explanation:
     saves: Mapping[int, str]
     compacted: Mapping[str, Compaction]
     rivals: Callable[[], Sequence[Alternative]]
+    points: Sequence[PlannedPoint]
+    schedule: Sequence[Planned] = ()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -47,9 +47,10 @@ class Choice:
     Attributes:
         expression: what computes it; None if it was staged, or is loaded.
         rows: how many there are.
-        own: CPU milliseconds of the expression alone; of a group that is loaded, to save and load it.
+        own: CPU milliseconds of the expression alone; of a group that is loaded, to load it.
         cost: priced, with all below, at all runs.
         saved: the number of the run that saved it; None if this run computes it.
+        saving: CPU milliseconds of that run to save it.
     """
 
     expression: Expression | None
@@ -57,11 +58,21 @@ class Choice:
     own: CpuMs
     cost: float
     saved: int | None = None
+    saving: float = 0.0
 
 
 def reads_the_past(op: Op) -> bool:
     """True for what only an incremental run may read: changes, states, the result, old snapshots."""
     return isinstance(op, Changes | StateScan | ResultScan) or (isinstance(op, Scan) and op.at == OLD)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A group at a run, and how that run comes to it."""
+
+    group: int
+    run: int
+    choice: Choice
 
 
 class Extractor:
@@ -128,27 +139,32 @@ class Extractor:
             return None
         return self._choice(group, e, run)
 
-    def saved_by(self, group: int, run: int) -> list[tuple[int, int]]:
-        """What is saved on the way to a group at a run, as (group, run that saves it), in the order of runs."""
-        found: dict[tuple[int, int], None] = {}
+    def planned(self, groups: Iterable[int], run: int) -> list[Planned]:
+        """All that is done to have groups at a run, each thing once, what it needs before it."""
+        found: dict[tuple[int, int], Planned] = {}
         seen: set[tuple[int, int]] = set()
 
         def visit(group: int, run: int) -> None:
             here = (self._memo.find(group), run)
-            choice = self._best[here]
-            if here in seen:
+            if here in seen or here not in self._best:
                 return
             seen.add(here)
+            choice = self._best[here]
             if choice.saved is not None:
                 visit(group, choice.saved)
-                found[here[0], choice.saved] = None
             elif choice.expression is not None:
                 for i in choice.expression.inputs:
                     visit(i, run)
+            found[here] = Planned(*here, choice)
 
-        if self.best(group, run) is not None:
+        for group in groups:
             visit(group, run)
-        return sorted(found, key=lambda node: node[1])
+        return list(found.values())
+
+    def saved_by(self, group: int, run: int) -> list[tuple[int, int]]:
+        """What is saved on the way to a group at a run, as (group, run that saves it), in the order of runs."""
+        loaded = (p for p in self.planned([group], run) if p.choice.saved is not None)
+        return sorted({(p.group, p.choice.saved or 0) for p in loaded}, key=lambda node: node[1])
 
     def _settle(self) -> None:
         self._best = {}
@@ -207,7 +223,7 @@ class Extractor:
         """What one run computes, saved by it and loaded by a later one."""
         save, load = self._model.save(choice.rows), self._model.load(choice.rows)
         cost = choice.cost + save * self.runs[run].price + load * self.runs[later].price
-        return Choice(None, choice.rows, CpuMs(save + load), cost, run)
+        return Choice(None, choice.rows, load, cost, run, save)
 
     def _choice(self, group: int, e: Expression, run: int) -> Choice:
         inputs = [self._best[self._memo.find(i), run] for i in e.inputs]

@@ -22,8 +22,8 @@ from tidemill.rule.rule import Rule
 from tidemill.search.assembly import RECOMPUTE, Assembly
 from tidemill.search.compaction import Piece, due
 from tidemill.search.costing import HELD, CostModel
-from tidemill.search.explanation import Alternative
-from tidemill.search.extract import Extractor, Run, reads_the_past
+from tidemill.search.explanation import Alternative, PlannedPoint
+from tidemill.search.extract import Extractor, Planned, Run, preference_apart, reads_the_past
 from tidemill.search.inspect import unable
 from tidemill.search.lower import Lowerer
 from tidemill.search.run_plan import RunPlan, StateSpec, read_by, states_read
@@ -48,12 +48,13 @@ MOST_UNREAD = 32
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of the schedule that is to come: the price of a unit of its work, whether it has output, and what is
-    expected to happen to the sources until then, since the point before."""
+    """A point of the schedule that is to come: the price of a unit of its work, whether it has output, what is expected
+    to happen to the sources until then, since the point before; and its number."""
 
     price: float
     output: bool
     changes: Mapping[int, SourceChange]
+    number: int = 0
 
 
 PLANNED_AHEAD = 3
@@ -99,6 +100,7 @@ class PlanRequest:
         held: until when the view's change since its content is held back; 0 if it is not.
         held_rows: how many rows of it there are.
         price: of a unit of this run's work.
+        point: the number of this run's point in the schedule.
         ahead: the points to come. If there are any, this run has no output.
     """
 
@@ -119,6 +121,7 @@ class PlanRequest:
     held: Time = 0
     held_rows: float = 0.0
     price: float = 1.0
+    point: int = 1
     ahead: tuple[Point, ...] = ()
 
     @property
@@ -179,6 +182,10 @@ class _Planning:
             rows={**rows, HELD: request.held_rows},
             stored=request.stored if request.states else (),
         )
+
+    @property
+    def _own_point(self) -> tuple[PlannedPoint, ...]:
+        return (PlannedPoint(self.request.point, self.request.price, output=not self.request.ahead),)
 
     def _extractor(
         self, found: Space, prefer: str | None = None, *, past: bool = True, packs: frozenset[str] | None = None
@@ -271,7 +278,7 @@ class _Planning:
         run.delta(found.change)
         self._compact(run, followed)
         lost = f"STATE_LOST: {', '.join(sorted(self.request.lost))}" if self.request.lost else None
-        return run.plan("INCREMENTAL", lost, lambda: self._alternatives(found))
+        return run.plan("INCREMENTAL", lost, lambda: self._alternatives(found), self._own_point)
 
     def _compact(self, run: Assembly, followed: Sequence[Candidate]) -> None:
         """Puts together the pieces of states that the run reads, where that pays for runs like it; of others, so that
@@ -336,15 +343,30 @@ class _Planning:
         barred = answered_from_sources(memo, now)
         # What is computed again from the sources needs nothing done early; a full run with output is such a thing.
         again = {memo.change(found.root, DELTA, Span(0, end))} if request.policy == "AUTO" else set()
-        extractor = Extractor(
-            memo,
-            self.model,
-            found.facts,
-            lambda group, e: (group, type(e.op)) not in barred and (e.pack != RECOMPUTE or group in again),
-            request.settings.prefer,
-            [Run(now, request.price), *(Run(now + i, p.price) for i, p in enumerate(points, 1))],
-            savable.__contains__,
-        )
+        runs = [Run(now, request.price), *(Run(now + i, p.price) for i, p in enumerate(points, 1))]
+
+        def planned(packs: Collection[str] | None = None, prefer: str | None = None) -> Extractor:
+            def allowed(group: int, e: Expression) -> bool:
+                if (group, type(e.op)) in barred or (packs is not None and e.pack not in packs):
+                    return False
+                return e.pack != RECOMPUTE or group in again
+
+            return Extractor(memo, self.model, found.facts, allowed, prefer, runs, savable.__contains__)
+
+        def rivals() -> list[Alternative]:
+            found = []
+            for pack in dict.fromkeys(rule.pack for rule in self.rules):
+                packs = {CORE, pack, RECOMPUTE} | ({DELTAS} if pack != RECOMPUTE else set())
+                wanted = demands if pack != RECOMPUTE else demands[-1:]  # it keeps nothing
+                schedule = planned(packs, pack).planned(wanted, due)
+                methods = {p.choice.expression.pack for p in schedule if p.choice.expression} - {CORE}
+                methods |= {RECOMPUTE} if pack == RECOMPUTE else set()
+                if pack in methods and {memo.find(g) for g in wanted} <= {p.group for p in schedule}:
+                    found.append(Alternative(pack, tuple(sorted(methods)), _costs_by_run(schedule, due + 1)))
+            return found
+
+        extractor = planned(prefer=request.settings.prefer)
+        schedule = extractor.planned(demands, due)
         possible = {*parts, *({held} & savable)}
         saved = self._worth_saving(extractor, demands, possible)
         run = self._assembly(found, extractor)
@@ -359,7 +381,8 @@ class _Planning:
                 run.leave(candidate)
         if held in saved:
             run.hold(held, "segment" if request.held else "base")
-        return run.plan("PARTIAL", None, tuple)
+        ahead = (PlannedPoint(p.number, p.price, p.output) for p in points)
+        return run.plan("PARTIAL", None, rivals, (*self._own_point, *ahead), schedule)
 
     def _worth_saving(self, extractor: Extractor, demands: Sequence[int], possible: Collection[int]) -> Collection[int]:
         """Which of the groups that the first run can save it does, in the cheapest plan of what the last one needs."""
@@ -379,7 +402,7 @@ class _Planning:
             if candidate.name in kept:
                 run.base(candidate)
         run.result()
-        return run.plan("FULL", reason, lambda: [Alternative(RECOMPUTE, (RECOMPUTE,), run.cost)])
+        return run.plan("FULL", reason, lambda: [Alternative(RECOMPUTE, (RECOMPUTE,), (run.cost,))], self._own_point)
 
     def refill(self, reason: str) -> RunPlan:
         """The whole result anew: states that can be read are brought up to date, others worth keeping are made."""
@@ -397,7 +420,7 @@ class _Planning:
         run.result()
         self._compact(run, followed)
         kind = "INCREMENTAL" if read_by(run.steps) & {"changes", "state"} else "FULL"
-        return run.plan(kind, reason, tuple)
+        return run.plan(kind, reason, tuple, self._own_point)
 
     def _worth_keeping(self) -> frozenset[str]:
         """Names of the states that the cheapest incremental plan of a small change reads, and those they need."""
@@ -429,7 +452,17 @@ class _Planning:
             return self._change(found, self._extractor(found, pack, packs=frozenset({CORE, pack, DELTAS, RECOMPUTE})))
 
         plans = {pack: best(pack) for pack in dict.fromkeys(rule.pack for rule in self.rules)}
-        return [Alternative(pack, plan.methods, plan.estimated) for pack, plan in plans.items() if plan is not None]
+        return [Alternative(pack, plan.methods, (plan.estimated,)) for pack, plan in plans.items() if plan is not None]
+
+
+def _costs_by_run(schedule: Iterable[Planned], runs: int) -> tuple[float, ...]:
+    """CPU milliseconds at each run: to compute, to save for later ones, and to load."""
+    costs = [0.0] * runs
+    for step in schedule:
+        costs[step.run] += preference_apart(step.choice.own)
+        if step.choice.saved is not None:
+            costs[step.choice.saved] += step.choice.saving
+    return tuple(costs)
 
 
 def _intervals(moments: Iterable[Time]) -> Iterator[Span]:
