@@ -16,7 +16,7 @@ from tidemill.rule.match import Match
 from tidemill.rule.registry import load_rules
 from tidemill.rule.result import Result
 from tidemill.rule.rule import Rule
-from tidemill.search.seed import seed
+from tidemill.search.seed import Seeding
 from tidemill.tvr.form import DELTA, SNAPSHOT, Span, at, over
 from tidemill.tvr.timeline import Sources, Step, Timeline
 
@@ -32,7 +32,7 @@ T, U, BOTH = frozenset({0}), frozenset({1}), frozenset({0, 1})
 
 def explored(*steps: Sources, mute: Sources = frozenset(), rules: Sequence[Rule] | None = None) -> Memo:
     memo = Memo(parse_query(QUERY), Timeline(tuple(Step(s, s - mute) for s in steps)))
-    seed(memo, memo.query.root, len(memo.timeline.steps), lambda _s, _t: False)
+    Seeding(memo, len(memo.timeline.steps), lambda _s, _t: False).query(memo.query.root)
     explore(memo, load_rules() if rules is None else rules, Budget(seconds=60), check)
     return memo
 
@@ -78,7 +78,7 @@ def test_a_source_tells_its_changes_where_it_can_in_every_step() -> None:
     assert [line.mixed(Span(0, n)) for n in (1, 2, 3)] == [frozenset(), T, BOTH]
     assert line.mixed(Span(2, 3)) == U
     memo = Memo(parse_query(QUERY), Timeline((Step(BOTH, BOTH), Step(BOTH, U))))
-    seed(memo, memo.query.root, len(memo.timeline.steps), lambda _s, _t: False)
+    Seeding(memo, len(memo.timeline.steps), lambda _s, _t: False).query(memo.query.root)
     explore(memo, load_rules(), Budget(seconds=60), check)
     assert forms(memo, 0, "delta") == {(0, 1)}
     assert forms(memo, 1, "delta") == {(0, 1), (0, 2), (1, 2)}

@@ -14,6 +14,7 @@ Commands:
 Flags (several values with commas; a flag may stand several times):
     expect=RULE expect-not=RULE   the rule fires, or does not
     disable=RULE-or-PACK          it is switched off
+    with=RULE                     `rule`: others that are at work too
     prefer=PACK                   `plan` takes its way wherever it applies
     changed=SOURCE                names of the sources that changed (all, if the flag is absent; `-`: none)
     mute=SOURCE  lost=SOURCE      it cannot tell its changes; its old snapshot cannot be read
@@ -42,12 +43,13 @@ from tidemill.rule.engine import Budget, explore
 from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
 from tidemill.search.planner import PlanRequest, plan_run
-from tidemill.search.seed import candidates, keep, keep_result, seed
+from tidemill.search.seed import Seeding, candidates, keep, keep_result
 from tidemill.search.space import Kept, normal_query, space, step_of
 from tidemill.settings import PACKS, PlannerSettings
 from tidemill.tvr.timeline import Timeline
 
 SEPARATOR = "----"
+KNOWN = {"expect", "expect-not", "disable", "with", "prefer", "changed", "mute", "lost", "states", "first", "policy"}
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,7 @@ def read_blocks(text: str) -> list[Block]:
         assert SEPARATOR in body, f"line {at + 1}: a block without {SEPARATOR}"
         split = body.index(SEPARATOR)
         pairs = tuple((k, v) for k, _, v in (f.partition("=") for f in flags))
-        known = {"expect", "expect-not", "disable", "prefer", "changed", "mute", "lost", "states", "first", "policy"}
-        assert {k for k, _ in pairs} <= known, f"line {at + 1}: unknown flag"
+        assert {k for k, _ in pairs} <= KNOWN, f"line {at + 1}: unknown flag"
         blocks.append(Block(at + 1, command, pairs, "\n".join(body[:split]), "\n".join(body[split + 1 :])))
         at = end
     return blocks
@@ -105,8 +106,8 @@ def perform(block: Block, tested: str) -> tuple[str, frozenset[str]]:
     query = normal_query(parse_query(block.query))
     match block.command:
         case "rule":
-            rules = [r for r in _rules(block) if r.name == tested]
-            return _explored(block, query, rules)
+            rules = [r for r in _rules(block) if r.name in {tested, *block.values("with")}]
+            return _explored(block, query, rules, tested)
         case "explore":
             return _explored(block, query, _rules(block))
         case "plan":
@@ -143,27 +144,26 @@ def _changes(block: Block, query: Query) -> dict[int, SourceChange]:
 # -- rule and explore -------------------------------------------------------------------------------------------------
 
 
-def _explored(block: Block, query: Query, rules: Sequence[Rule]) -> tuple[str, frozenset[str]]:
+def _explored(block: Block, query: Query, rules: Sequence[Rule], shown: str = "") -> tuple[str, frozenset[str]]:
     sources = _changes(block, query)
     events: list[Event] = []
     memo = Memo(query, Timeline((replace(step_of(sources), mixed=frozenset()),)), [events.append])
-    trees = seed(memo, query.root, 1, lambda source, _: sources[source].old_readable)
-    root = memo.register(query.root)
+    seeding = Seeding(memo, 1, lambda source, _: sources[source].old_readable)
+    root = seeding.query(query.root)
+    explore(memo, rules, Budget(seconds=60), check, seeding.snapshots)
     if block.values("states") == ["all"]:
-        for candidate in candidates(memo, trees, root, ""):
+        for candidate in candidates(memo, root, ""):
             keep(memo, candidate, 0, parted=False)
         if memo.changed(root):
             keep_result(memo, root)
-    explore(memo, rules, Budget(seconds=60), check)
     check(memo)
     applied = frozenset(e.rule for e in events if e.kind == "applied")
-    return "\n".join(_forms(memo, None if block.command == "explore" else rules)), applied
+    return "\n".join(_forms(memo, shown)), applied
 
 
-def _forms(memo: Memo, rules: Sequence[Rule] | None) -> Iterator[str]:
-    """Each form of each relation, and how to compute it; only what `rules` found, if given."""
+def _forms(memo: Memo, rule: str) -> Iterator[str]:
+    """Each form of each relation, and how to compute it; only what one rule found, if given."""
     printer = Printer(memo.query)
-    wanted = None if rules is None else {r.name for r in rules}
 
     def name(group: int) -> str:
         about = memo.group(group).about
@@ -183,7 +183,7 @@ def _forms(memo: Memo, rules: Sequence[Rule] | None) -> Iterator[str]:
         shown = False
         for form, group in tvr.forms.items():
             for e in memo.group(group).expressions:
-                if wanted is not None and e.rule not in wanted:
+                if rule and e.rule != rule:
                     continue
                 if not shown:
                     yield f"{tvr.number}: {printer.op(tvr.expressions[0][0])}"

@@ -127,6 +127,15 @@ class Memo:
         self.links.add(link)
         return not known
 
+    def linked(self, kind: str, of: int) -> int | None:
+        """The relation to which one has a link of a kind; None if there is none."""
+        return min((link.to for link in self.links if (link.kind, link.of) == (kind, of)), default=None)
+
+    def tree(self, tvr: int) -> Tree:
+        """A relation as it was first written."""
+        op, inputs = self.tvrs[tvr].expressions[0]
+        return Tree(op, tuple(map(self.tree, inputs)))
+
     # -- groups -------------------------------------------------------------------------------------------------------
 
     def changed(self, tvr: int, span: Span | None = None) -> bool:

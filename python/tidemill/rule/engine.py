@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tidemill.memo.memo import Memo
-from tidemill.plan.normal import normalise
 from tidemill.plan.ops import Scan
 from tidemill.rule.match import Match
 from tidemill.rule.result import Equivalent, Linked, NewForm, Result
@@ -42,6 +41,7 @@ def explore(
     rules: Sequence[Rule],
     budget: Budget,
     checked: Callable[[Memo], None] | None = None,
+    fresh: Callable[[int], None] = lambda _: None,
 ) -> Explored:
     """Apply every rule to every way of writing every relation, those that rules add included, once each.
 
@@ -50,6 +50,7 @@ def explore(
         rules: in the order in which they are tried.
         budget: checked between two rules.
         checked: called after every rule that changed something (tests pass the invariant check).
+        fresh: called for every relation that a rule has derived, before rules are applied to it.
 
     Raises:
         RuleFailedError: if a rule raises.
@@ -57,6 +58,7 @@ def explore(
     started, fired = time.monotonic(), 0
     worklist = deque((t.number, i) for t in memo.tvrs for i in range(len(t.expressions)))
     queued = set(worklist)
+    known = len(memo.tvrs)
     stopped = "saturated"
     while worklist:
         if time.monotonic() - started > budget.seconds:
@@ -75,9 +77,12 @@ def explore(
                 fired += 1
                 if checked is not None:
                     checked(memo)
-        fresh = [(t.number, i) for t in memo.tvrs for i in range(len(t.expressions)) if (t.number, i) not in queued]
-        queued.update(fresh)
-        worklist.extend(fresh)
+        for number in range(known, len(memo.tvrs)):
+            fresh(number)
+        known = len(memo.tvrs)
+        found = [(t.number, i) for t in memo.tvrs for i in range(len(t.expressions)) if (t.number, i) not in queued]
+        queued.update(found)
+        worklist.extend(found)
     memo.emit("stopped", "", 0, stopped)
     return Explored(fired, time.monotonic() - started, stopped)
 
@@ -118,5 +123,5 @@ def _add(memo: Memo, rule: Rule, tvr: int, span: Span, result: Result) -> bool:
             return memo.add(memo.form(tvr, form.placed(span)), built, rule.name, rule.pack, span)
         case Equivalent(op, inputs):
             return memo.equate(tvr, op, inputs)
-        case Linked(kind, tree):
-            return memo.link(Link(kind, tvr, memo.register(normalise(tree))))
+        case Linked(kind, to):
+            return memo.link(Link(kind, tvr, to))

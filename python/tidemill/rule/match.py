@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 from tidemill.memo.memo import Built, Memo, Node, Ref
 from tidemill.plan.aggregates import Additive, additive, order_sensitive
 from tidemill.plan.columns import Columns
-from tidemill.plan.ops import Aggregate, Empty, Final, Join, Named, Op, Partial, Scan
+from tidemill.plan.ops import Aggregate, Empty, Final, Join, Named, Op, Partial, Scan, Union
 from tidemill.plan.props import Props, equi_keys
 from tidemill.plan.query import Query
-from tidemill.rule.build import keys, with_keys
-from tidemill.rule.result import NewForm
+from tidemill.rule.build import keys, node, total, with_keys
+from tidemill.rule.result import Linked, NewForm, Result
 from tidemill.tvr.form import (
     ATTRIBUTE,
     ATTRIBUTE_DELTA,
     DELTA,
+    NEGATIVE,
     NEW,
     OLD,
+    POSITIVE,
     SNAPSHOT,
     SYMBOLIC,
     FormKind,
@@ -134,11 +136,16 @@ class Match:
         if calls is None:
             return None
         assert isinstance(self.op, Aggregate)
+
+        def column(role: Hashable, kind: str, name: str) -> int:
+            """The same one for each relation that the aggregate makes: their parts merge."""
+            return self.types.fresh((self.op, role), kind, name)
+
         parts = tuple(
-            tuple(self.column((c, p.name), p.type, f"{self.types.name(c)}_{p.name}") for p in a.parts)
+            tuple(column((c, p.name), p.type, f"{self.types.name(c)}_{p.name}") for p in a.parts)
             for (c, _), a in zip(self.op.calls, calls, strict=True)
         )
-        return Partial(self.op.keys, self.op.calls, self.column("count", "long", "_n"), parts)
+        return Partial(self.op.keys, self.op.calls, column("count", "long", "_n"), parts)
 
     def sides(self) -> tuple[Side, Side]:
         """The two inputs of a join, each with its end of the equalities between them."""
@@ -170,7 +177,30 @@ class Match:
                 return Node(Final(partial), (Node(partial, inputs),))
         return Node(self.op, inputs)
 
+    # -- other relations ----------------------------------------------------------------------------------------------
+
+    def derive(self, op: Op, *inputs: Relation) -> Relation:
+        """The relation that an operator of a query makes of others; the same one each time."""
+        return self._relation(self._memo.relation(op, tuple(i.number for i in inputs)))
+
+    def linked(self, kind: str, relation: Relation) -> Relation | None:
+        """The relation to which one has a link of a kind, or None."""
+        found = self._memo.linked(kind, relation.number)
+        return None if found is None else self._relation(found)
+
+    def _relation(self, number: int) -> Relation:
+        return Relation(self._memo, number, self._span)
+
     # -- results ------------------------------------------------------------------------------------------------------
+
+    def split(self, positive: Relation, negative: Relation) -> Iterator[Result]:
+        """The matched relation is the bag union of two others: what only grows while its sources do, and the rest."""
+        columns = self.relation.columns
+        yield Linked(POSITIVE, positive.number)
+        yield Linked(NEGATIVE, negative.number)
+        yield self.snapshot(node(Union(columns, (columns, columns)), positive.new, negative.new))
+        if self.relation.changed:
+            yield self.delta(total(columns, positive.delta, negative.delta))
 
     def delta(self, built: Built) -> NewForm:
         """The matched relation's signed change."""

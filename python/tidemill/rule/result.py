@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidemill.memo.memo import Built
-from tidemill.plan.ops import Op, Tree
+from tidemill.plan.ops import Op
 from tidemill.tvr.form import Form
 
 
@@ -28,10 +28,10 @@ class Equivalent:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """The matched relation stands in a typed link to that of a tree."""
+    """The matched relation stands in a typed link to another, by number."""
 
     kind: str
-    tree: Tree
+    to: int
 
 
 Result: TypeAlias = NewForm | Equivalent | Linked

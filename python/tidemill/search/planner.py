@@ -452,7 +452,11 @@ class _Planning:
             return self._change(found, self._extractor(found, pack, packs=frozenset({CORE, pack, DELTAS, RECOMPUTE})))
 
         plans = {pack: best(pack) for pack in dict.fromkeys(rule.pack for rule in self.rules)}
-        return [Alternative(pack, plan.methods, (plan.estimated,)) for pack, plan in plans.items() if plan is not None]
+        return [
+            Alternative(pack, plan.methods, (plan.estimated,))
+            for pack, plan in plans.items()
+            if plan is not None and pack in plan.methods
+        ]
 
 
 def _costs_by_run(schedule: Iterable[Planned], runs: int) -> tuple[float, ...]:

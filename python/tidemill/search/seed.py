@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -56,42 +56,45 @@ class Candidate:
     parts: tuple[str, ...] = ()
 
 
-def seed(memo: Memo, tree: Tree, now: Time, readable: Callable[[int, Time], bool]) -> dict[int, Tree]:
-    """Register a query and the snapshots that can be computed from the sources' snapshots.
+@dataclass(frozen=True, slots=True)
+class Seeding:
+    """Puts relations into the memo with the snapshots that can be computed from the sources' snapshots.
 
     Those of now and later always can. Earlier ones only if every source below can still be read there, and only where
     computing it again gives what was there (`Props.reproducible`).
 
-    Args:
-        memo: empty.
-        tree: the query.
+    Attributes:
+        memo: to put them into.
         now: the moment of the run that is planned.
         readable: whether a source can still be read at a moment that is past.
-
-    Returns:
-        The tree of every relation, by its number.
     """
-    trees: dict[int, Tree] = {}
 
-    def visit(part: Tree) -> int:
-        inputs = tuple(visit(i) for i in part.inputs)
-        number = memo.relation(part.op, inputs)
-        trees[number] = part
-        match = Match(memo, number, part.op, inputs)
+    memo: Memo
+    now: Time
+    readable: Callable[[int, Time], bool]
+
+    def query(self, tree: Tree) -> int:
+        """A query with all below it; the relation of the whole."""
+        inputs = tuple(map(self.query, tree.inputs))
+        number = self.memo.relation(tree.op, inputs)
+        self.snapshots(number)
+        return number
+
+    def snapshots(self, number: int) -> None:
+        """The snapshots of a relation, from those of its inputs."""
+        memo = self.memo
+        op, inputs = memo.tvrs[number].expressions[0]
+        match = Match(memo, number, op, inputs)
         sources = match.relation.props.sources
         for time in sorted({memo.timeline.settled(sources, t) for t in memo.timeline.moments}):
-            if isinstance(part.op, Scan):
-                possible = time >= now or readable(part.op.source, time)
-                built = node(Scan(part.op.source, part.op.columns, NEW))
+            if isinstance(op, Scan):
+                possible = time >= self.now or self.readable(op.source, time)
+                built = node(Scan(op.source, op.columns, NEW))
             else:
-                possible = time >= now or match.relation.props.reproducible
+                possible = time >= self.now or match.relation.props.reproducible
                 built = match.evaluate(*(i.new for i in match.inputs))
             if possible:
                 memo.add(memo.form(number, at(SNAPSHOT, time)), built, SEED, CORE, Span(time, time))
-        return number
-
-    visit(tree)
-    return trees
 
 
 def compose(memo: Memo) -> None:
@@ -116,7 +119,7 @@ def compose(memo: Memo) -> None:
                     memo.put(memo.change(tvr.number, kind, Span(start, end)), op, groups, COMPOSE, CORE)
 
 
-def candidates(memo: Memo, trees: Mapping[int, Tree], root: int, settings: str) -> list[Candidate]:
+def candidates(memo: Memo, root: int, settings: str) -> list[Candidate]:
     """The states that are worth considering.
 
     Parts of additive aggregates; snapshots of relations that cannot be computed again (their old rows must come from
@@ -124,7 +127,8 @@ def candidates(memo: Memo, trees: Mapping[int, Tree], root: int, settings: str) 
     """
     found: list[Candidate] = []
     wanted: set[int] = set()
-    for number, tree in trees.items():
+    trees = [memo.tree(relation.number) for relation in memo.tvrs]
+    for number, tree in enumerate(trees):
         relation = memo.tvrs[number]
         op, inputs = relation.expressions[0]
         if isinstance(op, Aggregate):

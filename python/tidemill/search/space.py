@@ -17,7 +17,7 @@ from tidemill.rule.rule import Rule
 from tidemill.search.costing import HELD, CostModel, Facts
 from tidemill.search.estimate import Sizes, estimate
 from tidemill.search.run_plan import StateSpec
-from tidemill.search.seed import Candidate, candidates, compose, keep, keep_held, keep_result, read_from, seed
+from tidemill.search.seed import Candidate, Seeding, candidates, compose, keep, keep_held, keep_result, read_from
 from tidemill.tvr.form import DELTA, Span, Time
 from tidemill.tvr.timeline import Step, Timeline
 
@@ -127,9 +127,10 @@ def space(
     def readable(source: int, time: Time) -> bool:
         return source in steps[time] and steps[time][source].old_readable
 
-    trees = seed(memo, query.root, now, readable)
-    root = memo.register(query.root)
-    possible = candidates(memo, trees, root, settings)
+    seeding = Seeding(memo, now, readable)
+    root = seeding.query(query.root)
+    explored = explore(memo, rules, budget, fresh=seeding.snapshots)
+    possible = candidates(memo, root, settings)
     standing = {c.name: 0 if kept.states is None else kept.states[c.name] for c in possible if _is_kept(c, kept)}
     read: set[str] = set()
     for candidate in possible:
@@ -142,7 +143,6 @@ def space(
         keep_result(memo, root)
     if kept.held:
         keep_held(memo, root, kept.held)
-    explored = explore(memo, rules, budget)
     compose(memo)
     sizes = Sizes(memo, model, tuple(steps))
     facts, base_rows = estimate(sizes, root, {c.name: c.tvr for c in possible}, kept.rows)

@@ -80,3 +80,8 @@ class Link:
     kind: str
     of: int
     to: int
+
+
+POSITIVE, NEGATIVE = "positive", "negative"
+"""Kinds of links to the two parts of which a relation is the bag union: the positive one loses no row while the sources
+only grow, the negative one may (Tempura equation 3)."""
