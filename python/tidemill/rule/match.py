@@ -17,6 +17,7 @@ from tidemill.tvr.form import (
     ATTRIBUTE,
     ATTRIBUTE_DELTA,
     DELTA,
+    KEPT,
     NEGATIVE,
     NEW,
     OLD,
@@ -187,6 +188,10 @@ class Match:
         """The relation to which one has a link of a kind, or None."""
         found = self._memo.linked(kind, relation.number)
         return None if found is None else self._relation(found)
+
+    def keep(self, relation: Relation) -> Linked:
+        """The snapshot of a relation is worth considering as a state."""
+        return Linked(KEPT, relation.number)
 
     def _relation(self, number: int) -> Relation:
         return Relation(self._memo, number, self._span)

@@ -30,7 +30,7 @@ from tidemill.plan.ops import (
 from tidemill.rule.build import node
 from tidemill.rule.match import Match
 from tidemill.search.run_plan import StateSpec
-from tidemill.tvr.form import ATTRIBUTE, ATTRIBUTE_DELTA, DELTA, NEW, SNAPSHOT, FormKind, Span, Time, at
+from tidemill.tvr.form import ATTRIBUTE, ATTRIBUTE_DELTA, DELTA, KEPT, NEW, SNAPSHOT, FormKind, Span, Time, at
 
 SEED = "evaluate"
 CORE = "core"
@@ -123,7 +123,8 @@ def candidates(memo: Memo, root: int, settings: str) -> list[Candidate]:
     """The states that are worth considering.
 
     Parts of additive aggregates; snapshots of relations that cannot be computed again (their old rows must come from
-    where they were kept); inputs of limits and of operators without rules that are more than filtered scans.
+    where they were kept); inputs of limits and of operators without rules that are more than filtered scans; what rules
+    ask for (`KEPT`).
     """
     found: list[Candidate] = []
     wanted: set[int] = set()
@@ -142,6 +143,7 @@ def candidates(memo: Memo, root: int, settings: str) -> list[Candidate]:
             wanted.add(number)
         if isinstance(op, Limit | Opaque):
             wanted.update(i for i in inputs if _worth_keeping(memo, i))
+    wanted |= {link.to for link in memo.links if link.kind == KEPT}
     for number in sorted(wanted - {root}):
         if _within_a_loop(trees[number]):
             continue

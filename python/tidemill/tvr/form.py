@@ -85,3 +85,5 @@ class Link:
 POSITIVE, NEGATIVE = "positive", "negative"
 """Kinds of links to the two parts of which a relation is the bag union: the positive one loses no row while the sources
 only grow, the negative one may (Tempura equation 3)."""
+KEPT = "kept"
+"""Kind of the link of a relation to one whose snapshot its method would keep; whether it is kept is decided by cost."""
