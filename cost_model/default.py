@@ -35,7 +35,7 @@ from tidemill.plan.ops import (
     Window,
 )
 from tidemill.plan.query import Query
-from tidemill.search.costing import CpuMs, Facts, Rows
+from tidemill.search.costing import CpuMs, Facts, Rows, Work
 from tidemill.tvr.form import Time
 
 UNKNOWN_ROWS = 1e6
@@ -62,6 +62,8 @@ class DefaultCostModel:
     """To open one more file of a state."""
     step: float = 40.0
     """Of one more step, however little it reads and writes."""
+    noise: float = 100.0
+    """Below the noise of a few jobs an estimate says nothing."""
     broadcast_rows: float = 1e5
     """Up to this many rows the small side of a join is broadcast."""
 
@@ -135,6 +137,10 @@ class DefaultCostModel:
                 return CpuMs(total * self.row * 2)
             case _:
                 return CpuMs(total * self.row)
+
+    def total(self, work: Sequence[Work]) -> CpuMs:
+        """CPU milliseconds of all operators of a run."""
+        return CpuMs(sum(w.cost * w.times for w in work))
 
     def reading(self, files: float, rows: float) -> CpuMs:
         """CPU milliseconds to read and merge so many rows of a state, in so many files."""

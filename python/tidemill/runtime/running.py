@@ -198,6 +198,7 @@ def _carried_out(
         outcome.take(step, _written(execution, binder, step, stage, partitions))
         if step.mode == "compact":
             binder.states[str(step.state)] = [p.files for p in outcome.pieces[str(step.state)]]
+    stage.drop_shared()
     segments = (outcome.written[s.name] for s in plan.steps if s.mode == "segment")
     view.files.delete({parent(str(f["path"])) for written in segments if written.rows == 0 for f in written.files})
     return _Executed(view, situation, plan, execution, binder, stage, number, outcome)
@@ -322,6 +323,8 @@ def _written(execution: Execution, binder: Binder, step: Step, stage: Stage, par
             path = stage.data()
             parted = partition_ids([c for c, _ in columns], [n for _, n in columns], partitions)
             plan = wire.observe("result", [("rows", wire.observed_sum(wire.long(1)))], plan)
+        case "shared":
+            path = stage.shared()
         case _:
             path = stage.delta()
             count = next(c for c, name in columns if name == COUNT)

@@ -26,6 +26,7 @@ class Stage:
         self._run = run
         self._written: list[str] = []
         self._data: list[str] = []
+        self._shared: list[str] = []
         self._folders: list[str] = []
         self._kept = False
 
@@ -42,6 +43,17 @@ class Stage:
     def delta(self) -> str:
         """A new folder for the signed delta of the view."""
         return self._new("_tidemill", "delta", f"{self._run:010d}-{self._mark()}")
+
+    def shared(self) -> str:
+        """A new folder for what several steps of the run read, and nobody after it."""
+        self._shared.append(self.delta())
+        return self._shared[-1]
+
+    def drop_shared(self) -> None:
+        """Removes what only steps of the run read."""
+        if self._shared:
+            self._files.delete(self._shared)
+            self._shared.clear()
 
     def settle(self, written: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Moves result files from their folder to the location itself, or to the folders of their partitions there;

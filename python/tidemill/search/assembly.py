@@ -51,6 +51,21 @@ class Assembly:
             return float(sum(used.own for used in self._used.values()))
         return preference_apart(self._cost / price)
 
+    def share(self, demands: Sequence[int]) -> None:
+        """What the plan of these groups at this run computes once for several readers is written first."""
+        for place in [(p.group, p.run) for p in self._extractor.planned(demands, 0) if p.once]:
+            if place not in self._extractor.shared or place[1] > 0:
+                continue  # written in any case
+            lowered, rows = self.lower(place[0], net=True)
+            fields = tuple((c, f"c{i}") for i, c in enumerate(lowered.columns))
+            signed = lowered.count is not None
+            columns = (*fields, (lowered.count, COUNT_FIELD)) if lowered.count is not None else fields
+            step = Step(f"shared {len(self._staged)}", "shared", None, None, lowered.node, columns, rows)
+            self.steps.append(step)
+            self._staged[place[0]] = Staged(step.name, fields, signed)
+            self._cost += self._model.save(self._extractor.rows(place[0])) * self._extractor.runs[0].price
+            self._extractor.stage(place[0])
+
     def base(self, candidate: Candidate) -> None:
         """A state is made anew, as of the end of the run, from anything but itself."""
         memo = self.found.memo
@@ -170,7 +185,7 @@ class Assembly:
         lowerer = Lowerer(self.found.memo, chosen, self._staged, self.found.base_rows)
         lowered = lowerer.group(group)
         self._cost += chosen.cost(group)
-        if net and not is_net(self.found, chosen, group):
+        if net and lowered.count is not None and not is_net(self.found, chosen, group):
             lowered = lowerer.net(lowered)
         for number, e in lowerer.used:
             if (number, e) not in self._used and (choice := chosen.weighed(number, e)) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NewType, Protocol
 
 from tidemill.plan.change import SourceChange
@@ -29,12 +29,14 @@ class Facts:
         selectivity: of each join of the query, by its condition: rows out per product of rows in.
         kept: rows of what is kept, by name: states (`NAME before` and `NAME since` for parts of them), the view's
             result ("") and its change that is held back ("held").
+        known: rows of groups that were measured, or that are given, instead of being estimated.
     """
 
     query: Query
     steps: tuple[Mapping[int, SourceChange], ...]
     selectivity: Mapping[tuple[Expr, ...], float]
     kept: Mapping[str, float]
+    known: Mapping[int, Rows] = field(default_factory=dict)
 
     def source_at(self, source: int, time: Time | None) -> SourceChange | None:
         """What is known of a source after the last step before a moment (None: the last); before all, of the first."""
@@ -65,12 +67,35 @@ class Facts:
                 return self.kept.get("", 1.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """An operator of a plan at a run.
+
+    Attributes:
+        group: what it computes.
+        op, inputs: the operator, and the groups that it reads with the rows of each.
+        cost: of one time.
+        times: how often it is carried out.
+    """
+
+    group: int
+    op: Op
+    inputs: tuple[tuple[int, Rows], ...]
+    cost: CpuMs
+    times: int
+
+
 class CostModel(Protocol):
     """Estimates rows and CPU time, one operator at a time."""
 
     @property
     def name(self) -> str:
         """The value of spark.tidemill.cost.model that asks for it."""
+        ...
+
+    @property
+    def noise(self) -> float:
+        """Differences below this say nothing: a plan that costs less is good enough."""
         ...
 
     def rows(self, op: Op, inputs: Sequence[Rows], facts: Facts) -> Rows:
@@ -85,12 +110,16 @@ class CostModel(Protocol):
         """CPU time to read and merge so many rows of a state, in so many files."""
         ...
 
+    def total(self, work: Sequence[Work]) -> CpuMs:
+        """CPU time of all operators of a run together."""
+        ...
+
     def save(self, rows: float) -> CpuMs:
-        """CPU time of a step that writes so many computed rows for a later run."""
+        """CPU time of a step that writes so many computed rows for a later run, or for several readers of its own."""
         ...
 
     def load(self, rows: float) -> CpuMs:
-        """CPU time to read so many rows that an earlier run saved."""
+        """CPU time to read so many rows that an earlier run, or an earlier step, saved."""
         ...
 
     def merging(self, files: float, rows: float, merged: float) -> CpuMs:

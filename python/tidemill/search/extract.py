@@ -2,25 +2,29 @@
 
 A run reads its sources at a moment of the timeline, and a unit of its work has a price. What a run needs it computes,
 or it loads what an earlier run has saved (Tempura 6.1: an operator's time is not before its inputs', and between two
-times lie a save and a load). Costs are those of trees: what two parents share is paid by both. The memo has cycles (a
-new snapshot from a delta, the delta from the new snapshot), so choices are settled in the order of their cost, as in
+times lie a save and a load). Costs are those of trees: what two parents read is computed for both, unless it is shared:
+then it is computed and written once, and each parent loads it (`sharing` decides what is). The memo has cycles (a new
+snapshot from a delta, the delta from the new snapshot), so choices are settled in the order of their cost, as in
 Knuth's generalisation of Dijkstra's algorithm: a choice only ever uses what was settled before it.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from math import inf
+from typing import TypeAlias
 
 from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import Changes, Op, ResultScan, Scan, StateScan
-from tidemill.search.costing import CostModel, CpuMs, Facts, Rows
+from tidemill.search.costing import CostModel, CpuMs, Facts, Rows, Work
 from tidemill.search.seed import READ_RESULT, READ_STATE
 from tidemill.tvr.form import OLD, Time
 
+Place: TypeAlias = tuple[int, int]
+"""A group at a run."""
 NOT_PREFERRED = 1e12
 """Added to what a preferred pack could have done in its way."""
 READ_STAGED = 1e-4
@@ -68,11 +72,36 @@ def reads_the_past(op: Op) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A group at a run, and how that run comes to it."""
+    """A group at a run, and how that run comes to it.
+
+    `reads`: how often it is read in the course of the plan; `once`: it is computed once all the same, and written.
+    """
 
     group: int
     run: int
     choice: Choice
+    reads: int = 1
+    once: bool = False
+
+    @property
+    def times(self) -> int:
+        """How often it is computed."""
+        return 1 if self.once else self.reads
+
+
+@dataclass(slots=True)
+class _Way:
+    """An allowed expression of a group as settling sees it.
+
+    `distinct`: its different inputs; `penalty`: added to its cost; `known`: rows out and own cost for rows in.
+    """
+
+    group: int
+    expression: Expression
+    inputs: tuple[int, ...]
+    distinct: frozenset[int]
+    penalty: float
+    known: dict[tuple[Rows, ...], tuple[Rows, CpuMs]] = field(default_factory=dict)
 
 
 class Extractor:
@@ -85,6 +114,7 @@ class Extractor:
         prefer: a pack whose expressions are taken wherever they apply, whatever they cost.
         runs: those planned together, in their order; the first is the one that is carried out now.
         savable: which groups a run may save for later ones.
+        written: what runs write in any case, as places; who reads it loads it.
 
     Where a method takes the number of a run, it is the first one unless given.
     """
@@ -98,6 +128,7 @@ class Extractor:
         prefer: str | None = None,
         runs: Sequence[Run] | None = None,
         savable: Callable[[int], bool] = lambda _g: True,
+        written: Iterable[Place] = (),
     ) -> None:
         self._memo = memo
         self._model = model
@@ -107,20 +138,52 @@ class Extractor:
         self.runs = (Run(memo.timeline.whole.new),) if runs is None else tuple(runs)
         self._savable = savable
         self._staged: dict[int, Rows] = {}
-        self._best: dict[tuple[int, int], Choice] = {}
+        self._written = frozenset((memo.find(group), run) for group, run in written)
+        self.shared: frozenset[Place] = frozenset()
+        self._once = self._written
+        self._best: dict[Place, Choice] = {}
+        self._paid: dict[Place, float] = {}
+        self._ways = list(self._all_ways())
+        self._readers: dict[int, list[int]] = defaultdict(list)
+        for number, way in enumerate(self._ways):
+            for i in way.distinct:
+                self._readers[i].append(number)
+        self._settle()
+
+    def _all_ways(self) -> Iterator[_Way]:
+        for group in self._memo.live_groups():
+            allowed = [e for e in group.expressions if self._allowed(group.number, e)]
+            preferred = any(e.pack == self._prefer for e in allowed)
+            for e in allowed:
+                inputs = tuple(map(self._memo.find, e.inputs))
+                behind = preferred and e.pack != self._prefer and e.rule not in {READ_STATE, READ_RESULT}
+                yield _Way(group.number, e, inputs, frozenset(inputs), NOT_PREFERRED if behind else 0.0)
+
+    def share(self, places: Collection[Place]) -> None:
+        """From now on these are computed once and written, each at its run; who reads them loads them."""
+        self.shared = frozenset((self._memo.find(group), run) for group, run in places)
         self._settle()
 
     def stage(self, group: int) -> None:
         """From now on the rows of a group are there, written by an earlier step of the first run."""
-        self._staged[self._memo.find(group)] = self.rows(group)
-        self._settle()
+        group = self._memo.find(group)
+        rows = self.rows(group)
+        self._staged[group] = rows
+        if (group, 0) in self._once:  # its readers have been chosen as such
+            self._best[group, 0] = self._read_staged(rows)
+        else:
+            self._settle()
+
+    def _read_staged(self, rows: Rows) -> Choice:
+        read = CpuMs(rows * READ_STAGED)
+        return Choice(None, rows, read, read * self.runs[0].price)
 
     def is_staged(self, group: int) -> bool:
         """True if an earlier step wrote the group's rows."""
         return self._memo.find(group) in self._staged
 
     def cost(self, group: int, run: int = 0) -> float:
-        """What it costs to have a group at a run; infinite if nothing computes it."""
+        """What it costs to compute a group at a run; infinite if nothing computes it."""
         best = self.best(group, run)
         return best.cost if best else inf
 
@@ -137,29 +200,75 @@ class Extractor:
         """What an expression of a group would cost, chosen or not; None if it is not allowed, or lacks an input."""
         if not self._allowed(self._memo.find(group), e) or any(self.best(i, run) is None for i in e.inputs):
             return None
-        return self._choice(group, e, run)
+        way = next(w for w in self._ways if w.expression is e and w.group == self._memo.find(group))
+        return self._choice(way, run)
 
     def planned(self, groups: Iterable[int], run: int) -> list[Planned]:
-        """All that is done to have groups at a run, each thing once, what it needs before it."""
-        found: dict[tuple[int, int], Planned] = {}
-        seen: set[tuple[int, int]] = set()
+        """All that is done to have groups at a run, what it needs before it."""
+        demands = [(self._memo.find(group), run) for group in groups]
+        order: dict[Place, Choice] = {}
+        seen: set[Place] = set()
 
-        def visit(group: int, run: int) -> None:
-            here = (self._memo.find(group), run)
-            if here in seen or here not in self._best:
+        def visit(place: Place) -> None:
+            if place in seen or place not in self._best:
                 return
-            seen.add(here)
-            choice = self._best[here]
-            if choice.saved is not None:
-                visit(group, choice.saved)
-            elif choice.expression is not None:
-                for i in choice.expression.inputs:
-                    visit(i, run)
-            found[here] = Planned(*here, choice)
+            seen.add(place)
+            for below in self._below(place):
+                visit(below)
+            order[place] = self._best[place]
 
-        for group in groups:
-            visit(group, run)
-        return list(found.values())
+        for demand in demands:
+            visit(demand)
+        reads = Counter(demands)
+        for place in reversed(order):
+            for below in self._below(place):
+                reads[below] += 1 if self._is_once(place) else reads[place]
+        return [Planned(*place, choice, reads[place], self._is_once(place)) for place, choice in order.items()]
+
+    def _below(self, place: Place) -> list[Place]:
+        """What is read to come to a place."""
+        choice = self._best[place]
+        if choice.saved is not None:
+            return [(place[0], choice.saved)]
+        inputs = choice.expression.inputs if choice.expression is not None else ()
+        return [(self._memo.find(i), place[1]) for i in inputs]
+
+    def _is_once(self, place: Place) -> bool:
+        return place in self._once and self._best[place].saved is None
+
+    def costs(self, plan: Iterable[Planned]) -> tuple[float, ...]:
+        """CPU milliseconds of a plan at each run: to compute, to save for later runs or other readers, and to load."""
+        costs = [0.0] * len(self.runs)
+        work: list[list[Work]] = [[] for _ in self.runs]
+        for p in plan:
+            place, choice = (p.group, p.run), p.choice
+            if choice.saved is not None:
+                costs[p.run] += choice.own * p.reads
+                if not self._is_once((p.group, choice.saved)):
+                    costs[choice.saved] += choice.saving * p.reads
+            elif choice.expression is not None:
+                work[p.run].append(self._work(p, choice.expression))
+                if place in self.shared:
+                    costs[p.run] += self._model.save(choice.rows) + self._model.load(choice.rows) * p.reads
+            else:
+                costs[p.run] += choice.own * p.reads
+        return tuple(cost + self._model.total(each) for cost, each in zip(costs, work, strict=True))
+
+    def gain(self, p: Planned) -> float:
+        """What computing something once, writing and loading it would save, priced, all else being as it is."""
+        if p.once or p.reads < 2 or p.choice.expression is None:
+            return 0.0
+        handling = self._model.save(p.choice.rows) + self._model.load(p.choice.rows) * p.reads
+        return preference_apart(p.choice.cost) * (p.reads - 1) - handling * self.runs[p.run].price
+
+    @property
+    def noise(self) -> float:
+        """Costs below this say nothing."""
+        return self._model.noise
+
+    def _work(self, p: Planned, e: Expression) -> Work:
+        inputs = tuple((self._memo.find(i), self.rows(i, p.run)) for i in e.inputs)
+        return Work(p.group, e.op, inputs, CpuMs(preference_apart(p.choice.own)), p.times)
 
     def saved_by(self, group: int, run: int) -> list[tuple[int, int]]:
         """What is saved on the way to a group at a run, as (group, run that saves it), in the order of runs."""
@@ -167,10 +276,10 @@ class Extractor:
         return sorted({(p.group, p.choice.saved or 0) for p in loaded}, key=lambda node: node[1])
 
     def _settle(self) -> None:
-        self._best = {}
+        self._best, self._paid = {}, {}
+        self._once = self.shared | self._written
         heap: list[tuple[float, int, int, int, Choice]] = []
-        waiting: dict[int, list[tuple[int, Expression]]] = defaultdict(list)
-        missing: dict[tuple[int, int, int], int] = {}
+        missing = [[len(way.distinct)] * len(self.runs) for way in self._ways]
         order = 0
 
         def offer(group: int, run: int, choice: Choice) -> None:
@@ -178,38 +287,29 @@ class Extractor:
             order += 1
             heapq.heappush(heap, (choice.cost, order, group, run, choice))
 
-        for group in self._memo.live_groups():
-            expressions = group.expressions
-            if group.number in self._staged:
-                rows = self._staged[group.number]
-                read = CpuMs(rows * READ_STAGED)
-                offer(group.number, 0, Choice(None, rows, read, read * self.runs[0].price))
-            for e in expressions:
-                if not self._allowed(group.number, e):
-                    continue
-                inputs = set(e.inputs)
-                for i, planned in enumerate(self.runs):
-                    if i == 0 and group.number in self._staged:
-                        continue
-                    if not inputs and self._is_there(e.op, planned):
-                        offer(group.number, i, self._choice(group.number, e, i))
-                    missing[group.number, id(e), i] = len(inputs)
-                for i in inputs:
-                    waiting[i].append((group.number, e))
-        while heap:
-            _, _, number, run, choice = heapq.heappop(heap)
-            if (number, run) in self._best:
+        for group, rows in self._staged.items():
+            offer(group, 0, self._read_staged(rows))
+        for way in self._ways:
+            if way.inputs:
                 continue
-            self._best[number, run] = choice
-            if choice.saved is None and self._savable(number):
-                for later in range(run + 1, len(self.runs)):
-                    offer(number, later, self._loaded(choice, run, later))
-            for parent, e in waiting[number]:
-                node = (parent, id(e), run)
-                if node in missing:
-                    missing[node] -= 1
-                    if missing[node] == 0:
-                        offer(parent, run, self._choice(parent, e, run))
+            for i, run in enumerate(self.runs):
+                if (i > 0 or way.group not in self._staged) and self._is_there(way.expression.op, run):
+                    offer(way.group, i, self._choice(way, i))
+        while heap:
+            _, _, group, i, choice = heapq.heappop(heap)
+            if (group, i) in self._best:
+                continue
+            self._best[group, i] = choice
+            load = self._model.load(choice.rows) * self.runs[i].price
+            self._paid[group, i] = load if self._is_once((group, i)) else choice.cost
+            if choice.saved is None and self._savable(group):
+                for later in range(i + 1, len(self.runs)):
+                    offer(group, later, self._loaded(group, choice, i, later))
+            for number in self._readers[group]:
+                missing[number][i] -= 1
+                way = self._ways[number]
+                if missing[number][i] == 0 and (i > 0 or way.group not in self._staged):
+                    offer(way.group, i, self._choice(way, i))
 
     def _is_there(self, op: Op, run: Run) -> bool:
         """Whether a run can read a leaf: a source's rows are there from the moment on at which they came."""
@@ -219,19 +319,21 @@ class Extractor:
             case _:
                 return True
 
-    def _loaded(self, choice: Choice, run: int, later: int) -> Choice:
+    def _loaded(self, group: int, choice: Choice, run: int, later: int) -> Choice:
         """What one run computes, saved by it and loaded by a later one."""
         save, load = self._model.save(choice.rows), self._model.load(choice.rows)
-        cost = choice.cost + save * self.runs[run].price + load * self.runs[later].price
+        cost = load * self.runs[later].price
+        if not self._is_once((group, run)):
+            cost += choice.cost + save * self.runs[run].price
         return Choice(None, choice.rows, load, cost, run, save)
 
-    def _choice(self, group: int, e: Expression, run: int) -> Choice:
-        inputs = [self._best[self._memo.find(i), run] for i in e.inputs]
-        rows = [c.rows for c in inputs]
-        output = self._model.rows(e.op, rows, self._facts)
-        own = self._model.cost(e.op, rows, output, self._facts)
-        if self._prefer is not None and e.pack != self._prefer and e.rule not in {READ_STATE, READ_RESULT}:
-            rivals = self._memo.group(group).expressions
-            if any(r.pack == self._prefer and self._allowed(group, r) for r in rivals):
-                own = CpuMs(own + NOT_PREFERRED)
-        return Choice(e, output, own, own * self.runs[run].price + sum(c.cost for c in inputs))
+    def _choice(self, way: _Way, run: int) -> Choice:
+        rows = tuple(self._best[i, run].rows for i in way.inputs)
+        if rows not in way.known:
+            op = way.expression.op
+            known = self._facts.known.get(way.group)
+            output = self._model.rows(op, rows, self._facts) if known is None else known
+            way.known[rows] = output, CpuMs(self._model.cost(op, rows, output, self._facts) + way.penalty)
+        output, own = way.known[rows]
+        cost = own * self.runs[run].price + sum(self._paid[i, run] for i in way.inputs)
+        return Choice(way.expression, output, own, cost)

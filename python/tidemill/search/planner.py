@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
@@ -23,11 +23,12 @@ from tidemill.search.assembly import RECOMPUTE, Assembly
 from tidemill.search.compaction import Piece, due
 from tidemill.search.costing import HELD, CostModel
 from tidemill.search.explanation import Alternative, PlannedPoint
-from tidemill.search.extract import Extractor, Planned, Run, preference_apart, reads_the_past
+from tidemill.search.extract import Extractor, Run, reads_the_past
 from tidemill.search.inspect import unable
 from tidemill.search.lower import Lowerer
 from tidemill.search.run_plan import RunPlan, StateSpec, read_by, states_read
 from tidemill.search.seed import CORE, Candidate, advance, answered_from_sources, base
+from tidemill.search.sharing import cheapest, share
 from tidemill.search.space import Kept, Space, normal_query, space
 from tidemill.settings import PlannerSettings
 from tidemill.tvr.form import DELTA, SNAPSHOT, Span, Time, at
@@ -36,10 +37,6 @@ ASSUMED_SHARE = 0.01
 """Share of each source that is taken to change per run when states are chosen at the filling."""
 ASSUMED_ROWS = 1e6
 """Rows that each source is taken to have at least when states are chosen: tables grow, states are chosen once."""
-WORTH_A_FULL_RUN = 100.0
-"""CPU milliseconds. Below the noise of a few jobs an estimate says nothing: the run stays incremental, which writes
-less and leaves a delta for views above."""
-
 DELTAS = "delta"
 """The pack that others may build upon."""
 MOST_UNREAD = 32
@@ -188,7 +185,13 @@ class _Planning:
         return (PlannedPoint(self.request.point, self.request.price, output=not self.request.ahead),)
 
     def _extractor(
-        self, found: Space, prefer: str | None = None, *, past: bool = True, packs: frozenset[str] | None = None
+        self,
+        found: Space,
+        prefer: str | None = None,
+        *,
+        past: bool = True,
+        packs: frozenset[str] | None = None,
+        written: Iterable[int] = (),
     ) -> Extractor:
         preferred = prefer or self.request.settings.prefer
         whole_allowed = preferred == RECOMPUTE and self.request.policy == "AUTO"
@@ -202,7 +205,15 @@ class _Planning:
             whole = e.pack == RECOMPUTE and group == found.memo.find(found.change)
             return whole_allowed or not whole
 
-        return Extractor(found.memo, self.model, found.facts, allowed, preferred, runs=(Run(found.now),))
+        places = [(group, 0) for group in written]
+        return Extractor(found.memo, self.model, found.facts, allowed, preferred, (Run(found.now),), written=places)
+
+    @property
+    def _seeds(self) -> tuple[str, ...]:
+        """The packs whose own plans the search starts from, beside the best one of all."""
+        if self.request.settings.prefer is not None:
+            return ()
+        return tuple(dict.fromkeys(rule.pack for rule in self.rules))
 
     # -- incremental --------------------------------------------------------------------------------------------------
 
@@ -215,27 +226,28 @@ class _Planning:
         found = self._space(self.request.steps, self._kept())
         if self.request.policy in {"INCREMENTAL", "STRICT"} and not self.request.lost:
             self._check_rules(found)
-        plan = self._change(found, self._extractor(found))
+        plan = self._change(found, lambda prefer, written: self._extractor(found, prefer, written=written), self._seeds)
         if plan is None:
             return self.full(self._why_not(found))
         if self.request.policy != "AUTO" or self.request.settings.prefer is not None:
             return plan
         if not _from_the_past(plan):
-            plan = self._change(found, self._without_recompute(found))
+            plan = self._change(found, lambda _, written: self._without_recompute(found, written))
             if plan is None:
                 return self.full(self._why_not(found))
         full = self.full("COST")
-        if full.estimated < plan.estimated - WORTH_A_FULL_RUN:
+        if full.estimated < plan.estimated - self.model.noise:
             return replace(full, explanation=replace(full.explanation, rivals=plan.explanation.rivals))
         return plan
 
-    def _without_recompute(self, found: Space) -> Extractor:
+    def _without_recompute(self, found: Space, written: Iterable[int] = ()) -> Extractor:
         barred = answered_from_sources(found.memo, found.now)
 
         def allowed(group: int, e: Expression) -> bool:
             return e.pack != RECOMPUTE and (group, type(e.op)) not in barred
 
-        return Extractor(found.memo, self.model, found.facts, allowed, runs=(Run(found.now),))
+        places = [(group, 0) for group in written]
+        return Extractor(found.memo, self.model, found.facts, allowed, runs=(Run(found.now),), written=places)
 
     def _check_rules(self, found: Space) -> None:
         """An operator lacks a rule if none but `recompute` computes its change even where every state is kept: which
@@ -265,14 +277,28 @@ class _Planning:
             return f"HISTORY_GONE: what {names} held at the last run cannot be read any more"
         return "NOT_INCREMENTAL: " + unable(found, self._without_recompute(found))
 
-    def _change(self, found: Space, extractor: Extractor) -> RunPlan | None:
-        """The plan of the view's change; None if nothing computes it."""
+    def _change(
+        self, found: Space, make: Callable[[str | None, Sequence[int]], Extractor], seeds: Sequence[str] = ()
+    ) -> RunPlan | None:
+        """The plan of the view's change, and of the states that follow it; None if nothing computes it.
+
+        `make`: choices that prefer a pack, where a run writes some groups in any case; `seeds`: see `cheapest`.
+        """
+        follow = [c for c in found.candidates if c.name in self.request.states]
+        spans = {c.name: Span(found.standing[c.name], found.now) for c in follow}
+        states = [advance(found.memo, c, spans[c.name]) for c in follow if found.memo.changed(c.tvr, spans[c.name])]
+        extractor = make(None, states)
+        demands = [group for group in (*states, found.change) if extractor.best(group) is not None]
+        if not self.request.lost:
+            best = extractor
+            extractor = cheapest(lambda prefer: make(prefer, states) if prefer else best, seeds, demands, 0).extractor
         run = self._assembly(found, extractor)
         for candidate in found.candidates:
             if candidate.name in self.request.lost:
                 run.base(candidate)
         if found.changed and extractor.best(found.change) is None:
             return None
+        run.share(demands)
         # A state that cannot follow this change is dropped, and the next full run makes it anew.
         followed = [c for c in found.candidates if c.name in self.request.states and run.advance(c)]
         run.delta(found.change)
@@ -313,14 +339,17 @@ class _Planning:
         found = self._space(steps, self._kept(content=not request.first), [p.changes for p in points])
         memo, now, end = found.memo, found.now, found.now + due
         early = range(now, end)
-        wanted = self._worth_keeping() if request.first else frozenset(found.standing)
+        wanted = self._worth_keeping() if request.first else frozenset()
         parts: dict[int, Candidate] = {}
         demands: list[int] = []
         savable: set[int] = set()
-        for candidate in (c for c in found.candidates if c.name in wanted):
+        for candidate in found.candidates:
             standing = found.standing.get(candidate.name)
+            if standing is None and not request.first:
+                continue  # it has no content that this run could go on from
             if standing is None:
-                demands.append(base(memo, candidate, end))
+                if candidate.name in wanted:
+                    demands.append(base(memo, candidate, end))
                 parts.setdefault(base(memo, candidate, now), candidate)
                 savable.update(base(memo, candidate, moment) for moment in early)
             else:
@@ -345,31 +374,33 @@ class _Planning:
         again = {memo.change(found.root, DELTA, Span(0, end))} if request.policy == "AUTO" else set()
         runs = [Run(now, request.price), *(Run(now + i, p.price) for i, p in enumerate(points, 1))]
 
-        def planned(packs: Collection[str] | None = None, prefer: str | None = None) -> Extractor:
+        def choices(packs: Collection[str] | None = None, prefer: str | None = None) -> Extractor:
             def allowed(group: int, e: Expression) -> bool:
                 if (group, type(e.op)) in barred or (packs is not None and e.pack not in packs):
                     return False
                 return e.pack != RECOMPUTE or group in again
 
-            return Extractor(memo, self.model, found.facts, allowed, prefer, runs, savable.__contains__)
+            written = [(group, due) for group in demands]
+            return Extractor(memo, self.model, found.facts, allowed, prefer, runs, savable.__contains__, written)
 
         def rivals() -> list[Alternative]:
             found = []
             for pack in dict.fromkeys(rule.pack for rule in self.rules):
                 packs = {CORE, pack, RECOMPUTE} | ({DELTAS} if pack != RECOMPUTE else set())
                 wanted = demands if pack != RECOMPUTE else demands[-1:]  # it keeps nothing
-                schedule = planned(packs, pack).planned(wanted, due)
-                methods = {p.choice.expression.pack for p in schedule if p.choice.expression} - {CORE}
+                best = share(choices(packs, pack), wanted, due)
+                methods = {p.choice.expression.pack for p in best.plan if p.choice.expression} - {CORE}
                 methods |= {RECOMPUTE} if pack == RECOMPUTE else set()
-                if pack in methods and {memo.find(g) for g in wanted} <= {p.group for p in schedule}:
-                    found.append(Alternative(pack, tuple(sorted(methods)), _costs_by_run(schedule, due + 1)))
+                if pack in methods and best.costs:
+                    found.append(Alternative(pack, tuple(sorted(methods)), tuple(best.costs)))
             return found
 
-        extractor = planned(prefer=request.settings.prefer)
-        schedule = extractor.planned(demands, due)
+        chosen = cheapest(lambda prefer: choices(prefer=prefer or request.settings.prefer), self._seeds, demands, due)
+        extractor = chosen.extractor
         possible = {*parts, *({held} & savable)}
         saved = self._worth_saving(extractor, demands, possible)
         run = self._assembly(found, extractor)
+        run.share(sorted(saved))
         for group, candidate in parts.items():
             if group in saved:
                 if candidate.name in found.standing:
@@ -382,7 +413,7 @@ class _Planning:
         if held in saved:
             run.hold(held, "segment" if request.held else "base")
         ahead = (PlannedPoint(p.number, p.price, p.output) for p in points)
-        return run.plan("PARTIAL", None, rivals, (*self._own_point, *ahead), schedule)
+        return run.plan("PARTIAL", None, rivals, (*self._own_point, *ahead), chosen.plan)
 
     def _worth_saving(self, extractor: Extractor, demands: Sequence[int], possible: Collection[int]) -> Collection[int]:
         """Which of the groups that the first run can save it does, in the cheapest plan of what the last one needs."""
@@ -449,7 +480,8 @@ class _Planning:
         def best(pack: str) -> RunPlan | None:
             if pack == RECOMPUTE:
                 return self.full("COST")
-            return self._change(found, self._extractor(found, pack, packs=frozenset({CORE, pack, DELTAS, RECOMPUTE})))
+            packs = frozenset({CORE, pack, DELTAS, RECOMPUTE})
+            return self._change(found, lambda _, written: self._extractor(found, pack, packs=packs, written=written))
 
         plans = {pack: best(pack) for pack in dict.fromkeys(rule.pack for rule in self.rules)}
         return [
@@ -457,16 +489,6 @@ class _Planning:
             for pack, plan in plans.items()
             if plan is not None and pack in plan.methods
         ]
-
-
-def _costs_by_run(schedule: Iterable[Planned], runs: int) -> tuple[float, ...]:
-    """CPU milliseconds at each run: to compute, to save for later ones, and to load."""
-    costs = [0.0] * runs
-    for step in schedule:
-        costs[step.run] += preference_apart(step.choice.own)
-        if step.choice.saved is not None:
-            costs[step.choice.saved] += step.choice.saving
-    return tuple(costs)
 
 
 def _intervals(moments: Iterable[Time]) -> Iterator[Span]:

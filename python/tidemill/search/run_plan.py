@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to execute and write: a piece of a state, the signed delta (to be applied, or held), the whole result.
+    """One thing to execute and write: a piece of a state, the signed delta (to be applied, or held), the whole result,
+    or what several later steps of the run read (`target` is "shared"; such files do not outlive the run).
 
     `mode` of a piece of what is kept: base, segment, or compact; `first`: of a compaction, the number of the first
     piece that it reads and replaces, with all after it. `rows`: how many its largest shuffle is estimated to take.

@@ -1,0 +1,75 @@
+"""What is computed once where a plan reads it several times (Tempura 6.3, algorithm 1).
+
+Dynamic programming costs trees; a plan is a graph. So what the plan reads more than once is tried, the most promising
+first: with it computed once, written, and loaded by its readers, the best plan is found anew; if that costs less, it
+stays so, else it is taken back. What is tried is a place, a group at a run. A plan that looks dear as a tree may be the
+cheapest with sharing, so the search can start from several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from tidemill.search.extract import Extractor, Place, Planned, preference_apart
+
+TRIES = 16
+"""Places that are tried at most for one plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A plan with what is shared in it.
+
+    Attributes:
+        extractor: has chosen it.
+        cost: priced; then that of its tree, which decides between plans that cost the same.
+        costs: at each run, not priced.
+        plan: what is done at which run.
+    """
+
+    extractor: Extractor
+    cost: tuple[float, float]
+    costs: Sequence[float]
+    plan: Sequence[Planned]
+
+
+def share(extractor: Extractor, demands: Sequence[int], run: int) -> Shared:
+    """The cheapest plan of what is demanded at a run that sharing one thing after the other leads to."""
+    best = _evaluated(extractor, demands, run)
+    refused: set[Place] = set()
+    for _ in range(TRIES):
+        possible = [p for p in best.plan if (p.group, p.run) not in refused and extractor.gain(p) > 0]
+        if not possible:
+            break
+        chosen = max(possible, key=extractor.gain)
+        kept = extractor.shared
+        extractor.share({*kept, (chosen.group, chosen.run)})
+        tried = _evaluated(extractor, demands, run)
+        if tried.cost < best.cost:
+            best = tried
+        else:
+            extractor.share(kept)
+            refused.add((chosen.group, chosen.run))
+    return best
+
+
+def cheapest(make: Callable[[str | None], Extractor], packs: Iterable[str], demands: Sequence[int], run: int) -> Shared:
+    """The cheapest plan of what is demanded: from the best tree, and from the plan of each pack (`make` prefers it)."""
+    best = share(make(None), demands, run)
+    if best.cost[0] < best.extractor.noise:
+        return best
+    for pack in packs:
+        best = min(best, share(make(pack), demands, run), key=lambda found: found.cost)
+    return best
+
+
+def _evaluated(extractor: Extractor, demands: Sequence[int], run: int) -> Shared:
+    if any(extractor.best(group, run) is None for group in demands):
+        return Shared(extractor, (inf, inf), (), ())
+    plan = extractor.planned(demands, run)
+    costs = extractor.costs(plan)
+    priced = sum(cost * run.price for cost, run in zip(costs, extractor.runs, strict=True))
+    tree = sum(preference_apart(extractor.cost(group, run)) for group in demands)
+    return Shared(extractor, (priced, tree), costs, plan)
