@@ -35,7 +35,7 @@ from tidemill.plan.ops import (
     Window,
 )
 from tidemill.plan.query import Query
-from tidemill.search.costing import CpuMs, Facts, Rows, Work
+from tidemill.search.costing import CpuMs, Facts, Read, Rows, Work
 from tidemill.tvr.form import Time
 
 UNKNOWN_ROWS = 1e6
@@ -110,8 +110,9 @@ class DefaultCostModel:
         inner = prod(inputs) * share
         return Rows(inner if kind == "inner" else max(inner, inputs[0]))
 
-    def cost(self, op: Op, inputs: Sequence[Rows], output: Rows, facts: Facts) -> CpuMs:
+    def cost(self, op: Op, reads: Sequence[Read], output: Rows, facts: Facts) -> CpuMs:
         """CPU milliseconds of one operator."""
+        inputs = [read.rows for read in reads]
         total = float(sum(inputs))
         match op:
             case Scan():

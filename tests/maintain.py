@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from itertools import combinations
 from math import isfinite
 from unittest import mock
@@ -23,19 +23,20 @@ from tests.semantics import Record, Relation, World, run
 from tidemill.explain import explained
 from tidemill.memo.check import check
 from tidemill.plan.change import SourceChange
-from tidemill.plan.ops import Op, Scan, Tree
+from tidemill.plan.ops import Op, Scan, Tree, columns_of
 from tidemill.plan.parse import parse_query
 from tidemill.plan.query import Query
 from tidemill.rule.engine import explore
 from tidemill.rule.registry import load_rules
 from tidemill.search import planner
 from tidemill.search.compaction import Compaction, Piece
-from tidemill.search.costing import CostModel, CpuMs, Facts, Rows
+from tidemill.search.costing import CostModel, CpuMs, Facts, Read, Rows
 from tidemill.search.extract import Extractor
 from tidemill.search.planner import PlanRequest, Point, plan_run
 from tidemill.search.run_plan import RunPlan, Step
-from tidemill.search.space import Kept, normal_query
+from tidemill.search.space import Kept, Measured, normal_query
 from tidemill.settings import PlannerSettings
+from tidemill.tvr.form import DELTA, SNAPSHOT, Form
 
 Tables = Mapping[int, Sequence[Record]]
 Changes = Mapping[int, Sequence[tuple[Record, int]]]
@@ -51,9 +52,9 @@ class Shaken(DefaultCostModel):
 
     seed: int = 0
 
-    def cost(self, op: Op, inputs: Sequence[Rows], output: Rows, facts: Facts) -> CpuMs:
+    def cost(self, op: Op, reads: Sequence[Read], output: Rows, facts: Facts) -> CpuMs:
         noise = random.Random(zlib.crc32(f"{self.seed} {op}".encode())).uniform(-6, 6)
-        return CpuMs((float(DefaultCostModel.cost(self, op, inputs, output, facts)) + 1) * 2.718**noise)
+        return CpuMs((float(DefaultCostModel.cost(self, op, reads, output, facts)) + 1) * 2.718**noise)
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,9 @@ class Mode:
     """How often a state, or the content, is gone when a run begins."""
     early: float | None = None
     """How much of what could be done by a run without output is; None: what the planner chooses."""
+    model: str = "default"
+    known: bool = False
+    """The planner knows all numbers of rows, those of points to come too."""
     compact: float = 0.0
     """How often pieces of a state that a run reads are put together, from any of them on."""
 
@@ -116,13 +120,26 @@ class View:
         if not self.deferred:
             self._execute(self._plan(first=True))
 
-    def early(self, changes: Changes, *, price: float = 0.1, ahead: Sequence[float] = ()) -> RunPlan:
+    def early(
+        self,
+        changes: Changes,
+        *,
+        price: float = 0.1,
+        ahead: Sequence[float] = (),
+        expected: Changes | None = None,
+    ) -> RunPlan:
         """Apply changes to the tables, and run without output.
 
         `price`: of a unit of this run's work, against 1 of the next run with output; `ahead`: of other runs without
-        output before it.
+        output before it; `expected`: what changes until the next point, as much as so far unless given.
         """
         self._change(changes)
+        if expected is not None:
+            assert not ahead
+            sources = self._sources([expected])
+            plan = self._plan(first=self.first, price=price, ahead=(Point(1.0, True, sources),), expected=expected)
+            self._execute(plan)
+            return plan
         points = [Point(p, output=False, changes=self._sources()) for p in ahead]
         plan = self._plan(first=self.first, price=price, ahead=(*points, Point(1.0, True, self._sources())))
         assert plan.kind == "PARTIAL"
@@ -141,7 +158,7 @@ class View:
         self._execute(plan)
         return plan
 
-    def _change(self, changes: Changes) -> None:
+    def _after(self, changes: Changes) -> Tables:
         after = {n: list(rows) for n, rows in self.tables.items()}
         for number, feed in changes.items():
             net: Counter[Row] = Counter()
@@ -151,8 +168,11 @@ class View:
             bag.update(net)
             assert min(bag.values(), default=0) >= 0, "the feed deletes what is not there"
             after[number] = [dict(r) for r in bag.elements()]
-        self.tables = after
-        self.line.append(after)
+        return after
+
+    def _change(self, changes: Changes) -> None:
+        self.tables = self._after(changes)
+        self.line.append(self.tables)
         self.feeds.append(changes)
         self._forget_moments()
 
@@ -197,9 +217,32 @@ class View:
 
         return {n: source(n) for n in self.query.sources}
 
-    def _request(self, *, first: bool, price: float = 1.0, ahead: tuple[Point, ...] = ()) -> PlanRequest:
+    def _measured(self, expected: Changes) -> Measured:
+        line = [*self.line, self._after(expected)]
+
+        @cache
+        def bag(tree: Tree, moment: int) -> Counter[Row]:
+            columns = columns_of(tree)
+            query = replace(self.query, root=tree, output=tuple((c, f"c{c}") for c in columns))
+            plan = plan_run(PlanRequest(query, "FULL", self._sources([]), frozenset(), first=True, full_reason=None))
+            tables = {(n, 1): rows for n, rows in line[moment].items()}
+            return Counter(run(plan.steps[-1].plan, World(query, tables)).rows)
+
+        def measured(tree: Tree, form: Form) -> float | None:
+            if form.kind not in {SNAPSHOT, DELTA}:
+                return None
+            rows = bag(tree, form.end)
+            if form.start is not None:
+                rows.subtract(bag(tree, form.start))
+            return float(sum(map(abs, rows.values())))
+
+        return measured
+
+    def _request(
+        self, *, first: bool, price: float = 1.0, ahead: tuple[Point, ...] = (), expected: Changes | None = None
+    ) -> PlanRequest:
         sources = self._sources()
-        settings = PlannerSettings(prefer=self.mode.prefer, time_limit=60)
+        settings = PlannerSettings(prefer=self.mode.prefer, cost_model=self.mode.model, time_limit=60)
         states = frozenset(self.states)
         piece = Piece(1, STORED_ROWS, STORED_ROWS, 1)
         return PlanRequest(
@@ -218,10 +261,17 @@ class View:
             held=self.held_until if self.refill is None else 0,
             price=price,
             ahead=ahead,
+            measured=self._measured(expected or {}) if self.mode.known else lambda _tree, _form: None,
         )
 
     def _plan(
-        self, *, first: bool, keep: float | None = None, price: float = 1.0, ahead: tuple[Point, ...] = ()
+        self,
+        *,
+        first: bool,
+        keep: float | None = None,
+        price: float = 1.0,
+        ahead: tuple[Point, ...] = (),
+        expected: Changes | None = None,
     ) -> RunPlan:
         rules = tuple(r for r in load_rules() if r.name not in self.mode.off)
         share = self.mode.keep if keep is None else keep
@@ -238,7 +288,7 @@ class View:
                 dice = random.Random(self.seed)
                 some = frozenset(n for n in sorted(self._possible) if dice.random() < share)
                 patch(mock.patch.object(planner._Planning, "_worth_keeping", return_value=some))
-            return plan_run(self._request(first=first, price=price, ahead=ahead))
+            return plan_run(self._request(first=first, price=price, ahead=ahead, expected=expected))
 
     def _worth_saving(self, extractor: Extractor, _: object, savable: Collection[int]) -> list[int]:
         assert self.mode.early is not None

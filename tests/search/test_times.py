@@ -10,12 +10,14 @@ import pytest
 from cost_model.default import DefaultCostModel
 from tidemill.memo.memo import Memo, Node, Ref
 from tidemill.plan.change import SourceChange
-from tidemill.plan.ops import Changes, Net, Op, Scan
+from tidemill.plan.ops import Changes, Negate, Net, Op, Scan, Sum
 from tidemill.plan.parse import parse_query
-from tidemill.search.costing import CpuMs, Facts, Rows
+from tidemill.search.costing import CpuMs, Facts, Read, Rows
 from tidemill.search.extract import Extractor, Run
 from tidemill.search.planner import PlanRequest, Point, plan_run, planned_with
+from tidemill.search.sharing import share
 from tidemill.search.space import step_of
+from tidemill.settings import PlannerSettings
 from tidemill.tvr.form import DELTA, NEW, OLD, SNAPSHOT, SYMBOLIC, Span, at, over
 from tidemill.tvr.timeline import Timeline
 
@@ -31,7 +33,7 @@ class Fixed(DefaultCostModel):
     to_save: float = 5.0
     to_load: float = 4.0
 
-    def cost(self, op: Op, inputs: Sequence[Rows], output: Rows, facts: Facts) -> CpuMs:
+    def cost(self, op: Op, reads: Sequence[Read], output: Rows, facts: Facts) -> CpuMs:
         return CpuMs((self.costs or {}).get(type(op), 0.0))
 
     def save(self, rows: float) -> CpuMs:
@@ -138,3 +140,27 @@ def test_a_part_of_the_work_is_done_early() -> None:
     dear = extractor(memo, Fixed(costs={Net: 10.0}, to_save=1000.0), [change(5.0)] * 2, [0.1, 1.0])
     assert dear.saved_by(whole, 1) == []
     assert cheap.best(first) is not None
+
+
+def test_what_is_read_twice_is_computed_once_where_that_pays() -> None:
+    """Two readers of 10 cost 20 as a tree; shared 10, to write 5 and to load 4 each: 23 or, loaded for 1 each, 17."""
+    for to_load, expected in ((4.0, 20.0), (1.0, 17.0)):
+        memo = over_steps(change(5.0))
+        whole = memo.moment(0, SNAPSHOT, old=False)
+        delta = Ref(0, over(DELTA, SYMBOLIC))
+        memo.add(memo.change(0, DELTA), Node(Net((0,)), (Node(Changes(0, FIELDS, OLD, NEW)),)), "r", "p")
+        memo.add(whole, Node(Sum(), (delta, Node(Negate(), (delta,)))), "r", "p")
+        found = share(extractor(memo, Fixed(costs={Net: 10.0}, to_load=to_load), [change(5.0)], [1.0]), [whole], 0)
+        assert found.cost[0] == expected
+        assert found.extractor.shared == ({(memo.change(0, DELTA), 0)} if expected < 20 else set())
+
+
+@pytest.mark.parametrize(("objective", "early"), [("priced", False), ("last", True)])
+def test_the_objective(objective: str, early: bool) -> None:
+    """By price, early work at ten times the price does not pay; where the last point counts first, it always does."""
+    there = {0: SourceChange(changed=True, old_readable=True, rows=2e6, inserts=2e6, deletes=0.0)}
+    more = {0: SourceChange(changed=True, old_readable=True, rows=2.02e6, inserts=2e4, deletes=0.0)}
+    settings = PlannerSettings(objective=objective)
+    request = PlanRequest(parse_query(SUMS), "AUTO", there, frozenset(), True, None, settings, price=10.0)
+    plan = plan_run(replace(request, ahead=(Point(1.0, True, more),)))
+    assert [s.mode for s in plan.steps] == (["base"] if early else [])

@@ -26,11 +26,10 @@ def document(run: RunPlan, stored: Mapping[str, int]) -> dict[str, Any]:
     found = why.found
     if why.schedule:
         steps = [_planned_steps(why, number) for number in range(len(why.points))]
-        costs = [float(sum(s["cost"] for s in each)) for each in steps]
     else:
-        steps, costs = [_steps(why)], [run.estimated]
+        steps = [_steps(why)]
         steps[0] += _compactions(run, len(steps[0]))
-    prices = [p.price for p in why.points]
+    costs, prices = why.costs, [p.price for p in why.points]
     return {
         "kind": run.kind,
         "reason": run.reason,

@@ -182,7 +182,8 @@ class Match:
 
     def derive(self, op: Op, *inputs: Relation) -> Relation:
         """The relation that an operator of a query makes of others; the same one each time."""
-        return self._relation(self._memo.relation(op, tuple(i.number for i in inputs)))
+        numbers = tuple(i.number for i in inputs)
+        return self._relation(self._memo.relation(op, numbers, derived_at=self.relation.number))
 
     def linked(self, kind: str, relation: Relation) -> Relation | None:
         """The relation to which one has a link of a kind, or None."""

@@ -10,15 +10,16 @@ from tidemill.memo.memo import Expression
 from tidemill.plan.ops import Empty, Filter, Join, KeyFilter, Negate, Pad, Project, Scan, Sum, Union, Unsign
 from tidemill.plan.query import Query
 from tidemill.search.compaction import Compaction
-from tidemill.search.costing import CostModel, CpuMs
+from tidemill.search.costing import CostModel, CpuMs, Work
 from tidemill.search.explanation import Alternative, Explanation, PlannedPoint, Used
-from tidemill.search.extract import Extractor, Planned, Run, preference_apart
+from tidemill.search.extract import Extractor, Run, preference_apart
 from tidemill.search.inspect import is_net, unable, view_keys
 from tidemill.search.join_order import BROADCAST_ROWS
 from tidemill.search.lower import COUNT_FIELD, Lowerer, NotComputableError
 from tidemill.search.lowered import Lowered, Staged
 from tidemill.search.run_plan import RunPlan, StateSpec, Step
 from tidemill.search.seed import CORE, Candidate, advance, base
+from tidemill.search.sharing import Shared
 from tidemill.search.space import Space
 from tidemill.tvr.form import SNAPSHOT, Span, at
 
@@ -41,15 +42,13 @@ class Assembly:
         self._written: dict[str, Staged] = {}
         self._compacted: dict[str, Compaction] = {}
         self._behind: set[str] = set()
-        self._cost = 0.0
+        self._work: list[Work] = []
+        self._handling = 0.0
 
     @property
     def cost(self) -> float:
         """CPU milliseconds of all steps, whatever their price."""
-        price = self._extractor.runs[0].price
-        if price == 0:
-            return float(sum(used.own for used in self._used.values()))
-        return preference_apart(self._cost / price)
+        return self._handling + self._model.total(self._work)
 
     def share(self, demands: Sequence[int]) -> None:
         """What the plan of these groups at this run computes once for several readers is written first."""
@@ -63,7 +62,7 @@ class Assembly:
             step = Step(f"shared {len(self._staged)}", "shared", None, None, lowered.node, columns, rows)
             self.steps.append(step)
             self._staged[place[0]] = Staged(step.name, fields, signed)
-            self._cost += self._model.save(self._extractor.rows(place[0])) * self._extractor.runs[0].price
+            self._handling += self._model.save(self._extractor.rows(place[0]))
             self._extractor.stage(place[0])
 
     def base(self, candidate: Candidate) -> None:
@@ -112,7 +111,7 @@ class Assembly:
         )
         self.steps.insert(len(self._compacted), step)
         self._compacted[candidate.name] = compaction
-        self._cost += compaction.cost
+        self._handling += compaction.cost
 
     def _is_written(self, candidate: Candidate, group: int) -> bool:
         """Whether this run has written the state already: of two equal parts of a query one writes, both read."""
@@ -184,7 +183,9 @@ class Assembly:
         chosen = extractor or self._extractor
         lowerer = Lowerer(self.found.memo, chosen, self._staged, self.found.base_rows)
         lowered = lowerer.group(group)
-        self._cost += chosen.cost(group)
+        work, handling = chosen.work(chosen.planned([group], 0), 0)
+        self._work += work
+        self._handling += handling
         if net and lowered.count is not None and not is_net(self.found, chosen, group):
             lowered = lowerer.net(lowered)
         for number, e in lowerer.used:
@@ -198,7 +199,7 @@ class Assembly:
         reason: str | None,
         rivals: Callable[[], Sequence[Alternative]],
         points: Sequence[PlannedPoint],
-        schedule: Sequence[Planned] = (),
+        schedule: Shared | None = None,
     ) -> RunPlan:
         """The run as it stands; for the rest see `Explanation`."""
         packs = {e.pack for _, e in self._used} - {CORE}
@@ -221,7 +222,8 @@ class Assembly:
                 self._compacted,
                 rivals,
                 points,
-                schedule,
+                schedule.plan if schedule else (),
+                schedule.costs if schedule else (self.cost,),
             ),
         )
 

@@ -10,7 +10,7 @@ from tidemill.plan.change import SourceChange
 from tidemill.plan.expr import Expr
 from tidemill.plan.ops import HeldScan, Op, ResultScan, StateScan
 from tidemill.plan.query import Query
-from tidemill.tvr.form import Time
+from tidemill.tvr.form import FormKind, Time
 
 Rows = NewType("Rows", float)
 CpuMs = NewType("CpuMs", float)
@@ -68,19 +68,28 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
+class Read:
+    """What an operator reads: a group, its rows, and which kind of form of a relation it is (None: of none)."""
+
+    group: int
+    rows: Rows
+    form: FormKind | None
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """An operator of a plan at a run.
 
     Attributes:
-        group: what it computes.
-        op, inputs: the operator, and the groups that it reads with the rows of each.
+        of: the relation of the query for whose sake it is done.
+        op, inputs: the operator and what it reads.
         cost: of one time.
         times: how often it is carried out.
     """
 
-    group: int
+    of: int
     op: Op
-    inputs: tuple[tuple[int, Rows], ...]
+    inputs: tuple[Read, ...]
     cost: CpuMs
     times: int
 
@@ -102,7 +111,7 @@ class CostModel(Protocol):
         """Rows that an operator puts out, given those of its inputs."""
         ...
 
-    def cost(self, op: Op, inputs: Sequence[Rows], output: Rows, facts: Facts) -> CpuMs:
+    def cost(self, op: Op, reads: Sequence[Read], output: Rows, facts: Facts) -> CpuMs:
         """CPU time of the operator alone."""
         ...
 

@@ -54,6 +54,7 @@ class Explanation:
         rivals: plans the alternatives; not before they are asked for, as each takes as long as the plan itself.
         points: those planned together, the run's own first.
         schedule: what is done at all of them, if there are several.
+        costs: at each of them, in the model's unit.
     """
 
     found: Space
@@ -64,4 +65,5 @@ class Explanation:
     compacted: Mapping[str, Compaction]
     rivals: Callable[[], Sequence[Alternative]]
     points: Sequence[PlannedPoint]
-    schedule: Sequence[Planned] = ()
+    schedule: Sequence[Planned]
+    costs: Sequence[float]

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import Changes, Op, ResultScan, Scan, StateScan
-from tidemill.search.costing import CostModel, CpuMs, Facts, Rows, Work
+from tidemill.search.costing import CostModel, CpuMs, Facts, Read, Rows, Work
 from tidemill.search.seed import READ_RESULT, READ_STATE
 from tidemill.tvr.form import OLD, Time
 
@@ -27,8 +27,6 @@ Place: TypeAlias = tuple[int, int]
 """A group at a run."""
 NOT_PREFERRED = 1e12
 """Added to what a preferred pack could have done in its way."""
-READ_STAGED = 1e-4
-"""CPU milliseconds to read a row that the run has staged."""
 
 
 def preference_apart(cost: float) -> float:
@@ -175,7 +173,7 @@ class Extractor:
             self._settle()
 
     def _read_staged(self, rows: Rows) -> Choice:
-        read = CpuMs(rows * READ_STAGED)
+        read = self._model.load(rows)
         return Choice(None, rows, read, read * self.runs[0].price)
 
     def is_staged(self, group: int) -> bool:
@@ -236,23 +234,34 @@ class Extractor:
     def _is_once(self, place: Place) -> bool:
         return place in self._once and self._best[place].saved is None
 
-    def costs(self, plan: Iterable[Planned]) -> tuple[float, ...]:
-        """CPU milliseconds of a plan at each run: to compute, to save for later runs or other readers, and to load."""
-        costs = [0.0] * len(self.runs)
-        work: list[list[Work]] = [[] for _ in self.runs]
+    def costs(self, plan: Sequence[Planned]) -> tuple[float, ...]:
+        """CPU milliseconds of a plan at each run."""
+        work = (self.work(plan, run) for run in range(len(self.runs)))
+        return tuple(float(self._model.total(operators)) + handling for operators, handling in work)
+
+    def work(self, plan: Sequence[Planned], run: int) -> tuple[list[Work], float]:
+        """What a plan does at a run, and CPU milliseconds to save for later runs or other readers, and to load."""
+        operators: list[Work] = []
+        handling = 0.0
         for p in plan:
             place, choice = (p.group, p.run), p.choice
-            if choice.saved is not None:
-                costs[p.run] += choice.own * p.reads
-                if not self._is_once((p.group, choice.saved)):
-                    costs[choice.saved] += choice.saving * p.reads
-            elif choice.expression is not None:
-                work[p.run].append(self._work(p, choice.expression))
-                if place in self.shared:
-                    costs[p.run] += self._model.save(choice.rows) + self._model.load(choice.rows) * p.reads
-            else:
-                costs[p.run] += choice.own * p.reads
-        return tuple(cost + self._model.total(each) for cost, each in zip(costs, work, strict=True))
+            if choice.saved == run and not self._is_once((p.group, run)):
+                handling += choice.saving * p.reads
+            if p.run != run:
+                continue
+            if choice.expression is None:
+                handling += choice.own * p.reads
+                continue
+            inputs = tuple(self._read(self._memo.find(i), run) for i in choice.expression.inputs)
+            of, own = self._memo.group(p.group).of, CpuMs(preference_apart(choice.own))
+            operators.append(Work(of, choice.expression.op, inputs, own, p.times))
+            if place in self.shared:
+                handling += self._model.save(choice.rows) + self._model.load(choice.rows) * p.reads
+        return operators, handling
+
+    def _read(self, group: int, run: int) -> Read:
+        about = self._memo.group(group).about
+        return Read(group, self._best[group, run].rows, None if about is None else about[1].kind)
 
     def gain(self, p: Planned) -> float:
         """What computing something once, writing and loading it would save, priced, all else being as it is."""
@@ -265,10 +274,6 @@ class Extractor:
     def noise(self) -> float:
         """Costs below this say nothing."""
         return self._model.noise
-
-    def _work(self, p: Planned, e: Expression) -> Work:
-        inputs = tuple((self._memo.find(i), self.rows(i, p.run)) for i in e.inputs)
-        return Work(p.group, e.op, inputs, CpuMs(preference_apart(p.choice.own)), p.times)
 
     def saved_by(self, group: int, run: int) -> list[tuple[int, int]]:
         """What is saved on the way to a group at a run, as (group, run that saves it), in the order of runs."""
@@ -333,7 +338,8 @@ class Extractor:
             op = way.expression.op
             known = self._facts.known.get(way.group)
             output = self._model.rows(op, rows, self._facts) if known is None else known
-            way.known[rows] = output, CpuMs(self._model.cost(op, rows, output, self._facts) + way.penalty)
+            reads = [self._read(i, run) for i in way.inputs]
+            way.known[rows] = output, CpuMs(self._model.cost(op, reads, output, self._facts) + way.penalty)
         output, own = way.known[rows]
         cost = own * self.runs[run].price + sum(self._paid[i, run] for i in way.inputs)
         return Choice(way.expression, output, own, cost)

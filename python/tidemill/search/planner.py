@@ -29,7 +29,7 @@ from tidemill.search.lower import Lowerer
 from tidemill.search.run_plan import RunPlan, StateSpec, read_by, states_read
 from tidemill.search.seed import CORE, Candidate, advance, answered_from_sources, base
 from tidemill.search.sharing import cheapest, share
-from tidemill.search.space import Kept, Space, normal_query, space
+from tidemill.search.space import Kept, Measured, Space, normal_query, space
 from tidemill.settings import PlannerSettings
 from tidemill.tvr.form import DELTA, SNAPSHOT, Span, Time, at
 
@@ -37,6 +37,10 @@ ASSUMED_SHARE = 0.01
 """Share of each source that is taken to change per run when states are chosen at the filling."""
 ASSUMED_ROWS = 1e6
 """Rows that each source is taken to have at least when states are chosen: tables grow, states are chosen once."""
+LAST = "last"
+"""The objective that compares costs at the last point first, then at the one before it, and so on (Tempura's c_v)."""
+BEFORE_THE_LAST = 1e-5
+"""What a unit of work at a point weighs under it, against one at the next."""
 DELTAS = "delta"
 """The pack that others may build upon."""
 MOST_UNREAD = 32
@@ -99,6 +103,7 @@ class PlanRequest:
         price: of a unit of this run's work.
         point: the number of this run's point in the schedule.
         ahead: the points to come. If there are any, this run has no output.
+        measured: rows of forms of relations that are known, times being the moments planned; others are estimated.
     """
 
     query: Query
@@ -120,6 +125,7 @@ class PlanRequest:
     price: float = 1.0
     point: int = 1
     ahead: tuple[Point, ...] = ()
+    measured: Measured = lambda _tree, _form: None
 
     @property
     def steps(self) -> tuple[Mapping[int, SourceChange], ...]:
@@ -163,7 +169,9 @@ class _Planning:
     ) -> Space:
         """The space of runs after `steps`; `ahead`: what is expected to happen after that."""
         now = len(steps)
-        return space(self.request.query, (*steps, *ahead), now, self.rules, self.model, self.budget, kept)
+        request = self.request
+        measured = request.measured if len(steps) == len(request.steps) else lambda _tree, _form: None
+        return space(request.query, (*steps, *ahead), now, self.rules, self.model, self.budget, kept, measured=measured)
 
     def _kept(self, *, content: bool = True) -> Kept:
         """What earlier runs left."""
@@ -372,7 +380,10 @@ class _Planning:
         barred = answered_from_sources(memo, now)
         # What is computed again from the sources needs nothing done early; a full run with output is such a thing.
         again = {memo.change(found.root, DELTA, Span(0, end))} if request.policy == "AUTO" else set()
-        runs = [Run(now, request.price), *(Run(now + i, p.price) for i, p in enumerate(points, 1))]
+        prices = [request.price, *(p.price for p in points)]
+        if request.settings.objective == LAST:
+            prices = [BEFORE_THE_LAST ** (due - i) for i in range(due + 1)]
+        runs = [Run(now + i, price) for i, price in enumerate(prices)]
 
         def choices(packs: Collection[str] | None = None, prefer: str | None = None) -> Extractor:
             def allowed(group: int, e: Expression) -> bool:
@@ -413,7 +424,7 @@ class _Planning:
         if held in saved:
             run.hold(held, "segment" if request.held else "base")
         ahead = (PlannedPoint(p.number, p.price, p.output) for p in points)
-        return run.plan("PARTIAL", None, rivals, (*self._own_point, *ahead), chosen.plan)
+        return run.plan("PARTIAL", None, rivals, (*self._own_point, *ahead), chosen)
 
     def _worth_saving(self, extractor: Extractor, demands: Sequence[int], possible: Collection[int]) -> Collection[int]:
         """Which of the groups that the first run can save it does, in the cheapest plan of what the last one needs."""
@@ -438,8 +449,15 @@ class _Planning:
     def refill(self, reason: str) -> RunPlan:
         """The whole result anew: states that can be read are brought up to date, others worth keeping are made."""
         found = self._space(self.request.steps, self._kept(content=False))
-        run = self._assembly(found, self._extractor(found))
         kept = frozenset() if self.request.policy == "FULL" else self._worth_keeping()
+        memo = found.memo
+        wanted = [base(memo, c, found.now) for c in found.candidates if c.name in kept]
+        demands = [*wanted, memo.form(found.root, at(SNAPSHOT, found.now))]
+        run = self._assembly(
+            found,
+            cheapest(lambda prefer: self._extractor(found, prefer, written=wanted), self._seeds, demands, 0).extractor,
+        )
+        run.share(demands)
         followed: list[Candidate] = []
         for candidate in found.candidates:
             if candidate.name not in kept:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
@@ -14,12 +15,15 @@ from tidemill.plan.ops import Project, Tree, columns_of
 from tidemill.plan.query import Column, Query
 from tidemill.rule.engine import Budget, Explored, explore
 from tidemill.rule.rule import Rule
-from tidemill.search.costing import HELD, CostModel, Facts
+from tidemill.search.costing import HELD, CostModel, Facts, Rows
 from tidemill.search.estimate import Sizes, estimate
 from tidemill.search.run_plan import StateSpec
 from tidemill.search.seed import Candidate, Seeding, candidates, compose, keep, keep_held, keep_result, read_from
-from tidemill.tvr.form import DELTA, Span, Time
+from tidemill.tvr.form import DELTA, Form, Span, Time
 from tidemill.tvr.timeline import Step, Timeline
+
+Measured: TypeAlias = Callable[[Tree, Form], float | None]
+"""Rows of a form of a relation of the query, if they are known: of a change, its insertions and deletions together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,7 @@ def space(
     budget: Budget,
     kept: Kept,
     settings: str = "",
+    measured: Measured = lambda _tree, _form: None,
 ) -> Space:
     """Explore the plans of the runs from `now` on.
 
@@ -121,6 +126,7 @@ def space(
         now: the moment of the run that is carried out.
         rules: those that are switched on.
         settings: captured settings, part of the names of states.
+        measured: rows that are known and need no estimate.
     """
     memo = Memo(query, Timeline(tuple(map(step_of, steps))))
 
@@ -147,8 +153,15 @@ def space(
     sizes = Sizes(memo, model, tuple(steps))
     facts, base_rows = estimate(sizes, root, {c.name: c.tvr for c in possible}, kept.rows)
     named = {name: rows for name, rows in kept.rows.items() if name in read or " " in name or name == HELD}
-    facts = replace(facts, kept={**named, **facts.kept})
+    facts = replace(facts, kept={**named, **facts.kept}, known=_known(memo, measured))
     return Space(memo, root, tuple(possible), facts, base_rows, explored, now, standing)
+
+
+def _known(memo: Memo, measured: Measured) -> dict[int, Rows]:
+    """Rows of the groups of which they are known."""
+    forms = ((memo.tree(t.number), form, group) for t in memo.tvrs for form, group in t.forms.items())
+    rows = ((memo.find(group), measured(tree, form)) for tree, form, group in forms)
+    return {group: Rows(known) for group, known in rows if known is not None}
 
 
 def _is_kept(candidate: Candidate, kept: Kept) -> bool:
