@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tidemill.plan.ops import Aggregate, Join, Op, Partial
 from tidemill.search.costing import CpuMs, Facts, Read, Rows, Work
-from tidemill.tvr.form import DELTA, SNAPSHOT
+from tidemill.tvr.form import DELTA
 
 from .default import DefaultCostModel
 
@@ -41,16 +41,16 @@ class TuplesCostModel(DefaultCostModel):
         """Rows that arrive at the joins and aggregates of the query in a run."""
         aggregated: dict[tuple[int, int], Rows] = {}
         arrived: dict[int, dict[int, Rows]] = defaultdict(dict)
-        read_whole: dict[int, dict[int, Rows]] = defaultdict(dict)
+        again: dict[int, dict[int, Rows]] = defaultdict(dict)
         for w in work:
             for read in w.inputs:
                 if isinstance(w.op, Aggregate | Partial):
                     aggregated[w.of, read.group] = read.rows
                 elif isinstance(w.op, Join) and read.form == DELTA:
                     arrived[w.of][read.group] = read.rows
-                elif isinstance(w.op, Join) and read.form == SNAPSHOT:
-                    read_whole[w.of][read.group] = read.rows
-        joined = (arrived.get(of) or read_whole[of] for of in arrived.keys() | read_whole.keys())
+                elif isinstance(w.op, Join):
+                    again[w.of][read.group] = read.rows
+        joined = (arrived.get(of) or again[of] for of in arrived.keys() | again.keys())
         return CpuMs(sum(aggregated.values()) + sum(sum(rows.values()) for rows in joined))
 
     def reading(self, files: float, rows: float) -> CpuMs:

@@ -13,8 +13,9 @@ from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Changes, Negate, Net, Op, Scan, Sum
 from tidemill.plan.parse import parse_query
 from tidemill.search.costing import CpuMs, Facts, Read, Rows
-from tidemill.search.extract import Extractor, Run
+from tidemill.search.extract import Extractor
 from tidemill.search.planner import PlanRequest, Point, plan_run, planned_with
+from tidemill.search.settle import Run
 from tidemill.search.sharing import share
 from tidemill.search.space import step_of
 from tidemill.settings import PlannerSettings

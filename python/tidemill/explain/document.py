@@ -9,9 +9,9 @@ from tidemill.memo.memo import Expression
 from tidemill.plan.ops import Changes, HeldScan, ResultScan, Scan, StateScan
 from tidemill.plan.text import Printer
 from tidemill.search.explanation import Explanation, Used
-from tidemill.search.extract import preference_apart
 from tidemill.search.run_plan import RunPlan
 from tidemill.search.seed import CORE, Candidate
+from tidemill.search.settle import preference_apart
 
 FORM_NAMES = {"attribute_delta": "attribute"}
 
@@ -103,12 +103,15 @@ def _planned_steps(why: Explanation, run: int) -> list[dict[str, Any]]:
     for planned in (p for p in why.schedule if p.run == run):
         choice, e = planned.choice, planned.choice.expression
         if e is not None:
-            own = preference_apart(choice.own)
+            own = preference_apart(choice.own) * planned.times
             add(planned.group, printer.op(e.op), e.rule, e.pack, _reads(why, e), choice.rows, own)
             steps[-1]["inputs"] = [numbers[i] for i in map(memo.find, e.inputs) if i in numbers]
         elif choice.saved is not None:
             source = f"what point {why.points[choice.saved].number} saved"
-            add(planned.group, "load", "load", CORE, [source], choice.rows, choice.own)
+            add(planned.group, "load", "load", CORE, [source], choice.rows, choice.own * planned.times)
+        else:
+            written = f"what step {numbers[planned.group]} wrote" if planned.group in numbers else "what is written"
+            add(planned.group, "load", "load", CORE, [written], choice.rows, choice.own * planned.times)
     return steps
 
 

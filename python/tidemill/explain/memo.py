@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from tidemill.memo.memo import Expression, Group
 from tidemill.plan.text import Printer
-from tidemill.search.extract import preference_apart
 from tidemill.search.run_plan import RunPlan
+from tidemill.search.settle import preference_apart
 
 
 def memo(run: RunPlan) -> str:
@@ -26,7 +26,7 @@ def _lines(run: RunPlan) -> Iterator[str]:
     used = {(u.group, u.expression) for u in why.used}
 
     def line(group: Group, e: Expression) -> str:
-        choice = why.extractor.weighed(group.number, e)
+        choice = why.extractor.making(group.number).weighed(group.number, e)
         mark = "*" if (group.number, e) in used else " "
         inputs = f" <- {', '.join(f'G{space.find(i)}' for i in e.inputs)}" if e.inputs else ""
         worth = (

@@ -12,13 +12,14 @@ from tidemill.plan.query import Query
 from tidemill.search.compaction import Compaction
 from tidemill.search.costing import CostModel, CpuMs, Work
 from tidemill.search.explanation import Alternative, Explanation, PlannedPoint, Used
-from tidemill.search.extract import Extractor, Run, preference_apart
+from tidemill.search.extract import Chosen, Extractor
 from tidemill.search.inspect import is_net, unable, view_keys
 from tidemill.search.join_order import BROADCAST_ROWS
 from tidemill.search.lower import COUNT_FIELD, Lowerer, NotComputableError
 from tidemill.search.lowered import Lowered, Staged
 from tidemill.search.run_plan import RunPlan, StateSpec, Step
 from tidemill.search.seed import CORE, Candidate, advance, base
+from tidemill.search.settle import Run, preference_apart
 from tidemill.search.sharing import Shared
 from tidemill.search.space import Space
 from tidemill.tvr.form import SNAPSHOT, Span, at
@@ -50,20 +51,28 @@ class Assembly:
         """CPU milliseconds of all steps, whatever their price."""
         return self._handling + self._model.total(self._work)
 
-    def share(self, demands: Sequence[int]) -> None:
-        """What the plan of these groups at this run computes once for several readers is written first."""
-        for place in [(p.group, p.run) for p in self._extractor.planned(demands, 0) if p.once]:
-            if place not in self._extractor.shared or place[1] > 0:
-                continue  # written in any case
-            lowered, rows = self.lower(place[0], net=True)
-            fields = tuple((c, f"c{i}") for i, c in enumerate(lowered.columns))
-            signed = lowered.count is not None
-            columns = (*fields, (lowered.count, COUNT_FIELD)) if lowered.count is not None else fields
-            step = Step(f"shared {len(self._staged)}", "shared", None, None, lowered.node, columns, rows)
-            self.steps.append(step)
-            self._staged[place[0]] = Staged(step.name, fields, signed)
-            self._handling += self._model.save(self._extractor.rows(place[0]))
-            self._extractor.stage(place[0])
+    def once(self, demands: Sequence[int], keep: Callable[[int], object] = lambda _: None) -> None:
+        """Writes what the plan of these groups computes once at this run, what others are computed from first.
+
+        `keep` writes what is a state's.
+        """
+        used = {(p.group, p.run) for p in self._extractor.planned(demands, 0) if p.once}
+        for group, run in self._extractor.order:
+            if (group, run) in used and run == 0:
+                if (group, run) in self._extractor.shared:
+                    self._share(group)
+                else:
+                    keep(group)
+
+    def _share(self, group: int) -> None:
+        lowered, rows = self.lower(group, net=True)
+        fields = tuple((c, f"c{i}") for i, c in enumerate(lowered.columns))
+        columns = fields if lowered.count is None else (*fields, (lowered.count, COUNT_FIELD))
+        step = Step(f"shared {len(self.steps)}", "shared", None, None, lowered.node, columns, rows)
+        self.steps.append(step)
+        self._handling += self._model.save(self._extractor.rows(group))
+        self._staged[group] = Staged(step.name, fields, lowered.count is not None)
+        self._extractor.stage(group)
 
     def base(self, candidate: Candidate) -> None:
         """A state is made anew, as of the end of the run, from anything but itself."""
@@ -74,7 +83,7 @@ class Assembly:
         free = self._making_anew(group)
         lowered, rows = self.lower(group, net=False, extractor=free)
         if candidate.partial is None:
-            lowered = Lowerer(memo, free, self._staged, self.found.base_rows).signed(lowered)
+            lowered = Lowerer(memo, free.making(group), self._staged, self.found.base_rows).signed(lowered)
         self._write(candidate, "base", group, lowered, rows)
 
     def advance(self, candidate: Candidate) -> bool:
@@ -96,7 +105,7 @@ class Assembly:
 
     def compact(self, candidate: Candidate, compaction: Compaction) -> None:
         """Pieces of a state that the run reads become one, before any other step."""
-        lowerer = Lowerer(self.found.memo, self._extractor, {}, self.found.base_rows)
+        lowerer = Lowerer(self.found.memo, self._extractor.making(0), {}, self.found.base_rows)
         lowered = lowerer.compacted(candidate.scan, candidate.partial, compaction.first)
         columns = _columns(candidate, lowered)
         step = Step(
@@ -154,7 +163,7 @@ class Assembly:
             lowered, rows = self.lower(change, net=True)
         else:
             columns = self.found.memo.tvrs[self.found.root].props.columns
-            lowerer = Lowerer(self.found.memo, self._extractor, self._staged, self.found.base_rows)
+            lowerer = Lowerer(self.found.memo, self._extractor.making(change), self._staged, self.found.base_rows)
             lowered, rows = lowerer.leaf(Empty(columns, signed=True)), 0.0
         assert lowered.count is not None
         fields = (*self._query.output, (lowered.count, COUNT_FIELD))
@@ -180,10 +189,11 @@ class Assembly:
 
     def lower(self, group: int, *, net: bool, extractor: Extractor | None = None) -> tuple[Lowered, float]:
         """A group's plan, and how many rows its largest shuffle takes."""
-        chosen = extractor or self._extractor
+        plan = extractor or self._extractor
+        chosen = plan.making(group)
         lowerer = Lowerer(self.found.memo, chosen, self._staged, self.found.base_rows)
         lowered = lowerer.group(group)
-        work, handling = chosen.work(chosen.planned([group], 0), 0)
+        work, handling = plan.work(plan.planned([group], 0), 0)
         self._work += work
         self._handling += handling
         if net and lowered.count is not None and not is_net(self.found, chosen, group):
@@ -228,7 +238,7 @@ class Assembly:
         )
 
 
-def _shuffled(extractor: Extractor, e: Expression) -> float:
+def _shuffled(extractor: Chosen, e: Expression) -> float:
     """Rows that Spark may have to shuffle for an expression; a small side of a join is broadcast instead."""
     if not e.inputs or isinstance(e.op, Scan | Filter | Project | Union | Sum | Negate | Pad | Unsign):
         return 0.0

@@ -2,65 +2,29 @@
 
 A run reads its sources at a moment of the timeline, and a unit of its work has a price. What a run needs it computes,
 or it loads what an earlier run has saved (Tempura 6.1: an operator's time is not before its inputs', and between two
-times lie a save and a load). Costs are those of trees: what two parents read is computed for both, unless it is shared:
-then it is computed and written once, and each parent loads it (`sharing` decides what is). The memo has cycles (a new
-snapshot from a delta, the delta from the new snapshot), so choices are settled in the order of their cost, as in
-Knuth's generalisation of Dijkstra's algorithm: a choice only ever uses what was settled before it.
+times lie a save and a load). Costs are those of trees: what two parents read is computed for both, unless it is
+written, because it is kept or because it is shared (`sharing` decides what is). Then it is computed once, and each
+reader loads it; how it is computed is chosen apart, so that it never reads itself by way of its readers.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
 from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import Changes, Op, ResultScan, Scan, StateScan
-from tidemill.search.costing import CostModel, CpuMs, Facts, Read, Rows, Work
-from tidemill.search.seed import READ_RESULT, READ_STATE
-from tidemill.tvr.form import OLD, Time
+from tidemill.search.costing import CostModel, CpuMs, Facts, Rows, Work
+from tidemill.search.settle import Choice, Given, Place, Run, Settling, preference_apart
+from tidemill.tvr.form import OLD
 
-Place: TypeAlias = tuple[int, int]
-"""A group at a run."""
-NOT_PREFERRED = 1e12
-"""Added to what a preferred pack could have done in its way."""
-
-
-def preference_apart(cost: float) -> float:
-    """A cost without what was added for packs that were not preferred."""
-    return cost % NOT_PREFERRED
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run that is planned: the moment at which it reads its sources, and the price of a unit of its work."""
-
-    moment: Time
-    price: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """How a run comes to a group.
-
-    Attributes:
-        expression: what computes it; None if it was staged, or is loaded.
-        rows: how many there are.
-        own: CPU milliseconds of the expression alone; of a group that is loaded, to load it.
-        cost: priced, with all below, at all runs.
-        saved: the number of the run that saved it; None if this run computes it.
-        saving: CPU milliseconds of that run to save it.
-    """
-
-    expression: Expression | None
-    rows: Rows
-    own: CpuMs
-    cost: float
-    saved: int | None = None
-    saving: float = 0.0
+MADE, PLAIN, BEST = range(3)
+Node: TypeAlias = tuple[int, Place]
+"""A place as it is computed in order to be written (MADE), as it is had where nothing is written (PLAIN), or where all
+that the plan writes is (BEST); further numbers: where only a part of that is."""
 
 
 def reads_the_past(op: Op) -> bool:
@@ -83,23 +47,16 @@ class Planned:
 
     @property
     def times(self) -> int:
-        """How often it is computed."""
+        """How often it is computed, or loaded."""
         return 1 if self.once else self.reads
 
 
-@dataclass(slots=True)
-class _Way:
-    """An allowed expression of a group as settling sees it.
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """How something is computed in order to be written; `level`: how its inputs are had."""
 
-    `distinct`: its different inputs; `penalty`: added to its cost; `known`: rows out and own cost for rows in.
-    """
-
-    group: int
-    expression: Expression
-    inputs: tuple[int, ...]
-    distinct: frozenset[int]
-    penalty: float
-    known: dict[tuple[Rows, ...], tuple[Rows, CpuMs]] = field(default_factory=dict)
+    choice: Choice
+    level: int
 
 
 class Extractor:
@@ -112,7 +69,8 @@ class Extractor:
         prefer: a pack whose expressions are taken wherever they apply, whatever they cost.
         runs: those planned together, in their order; the first is the one that is carried out now.
         savable: which groups a run may save for later ones.
-        written: what runs write in any case, as places; who reads it loads it.
+        written: what runs write in any case; who reads it loads it.
+        copies: what is equal to something that is written, and what that is: it is loaded as well, and not computed.
 
     Where a method takes the number of a run, it is the first one unless given.
     """
@@ -127,63 +85,97 @@ class Extractor:
         runs: Sequence[Run] | None = None,
         savable: Callable[[int], bool] = lambda _g: True,
         written: Iterable[Place] = (),
+        copies: Mapping[Place, Place] | None = None,
     ) -> None:
         self._memo = memo
         self._model = model
-        self._facts = facts
-        self._allowed = allowed
-        self._prefer = prefer
         self.runs = (Run(memo.timeline.whole.new),) if runs is None else tuple(runs)
-        self._savable = savable
+        self._settling = Settling(memo, model, facts, allowed, prefer, self.runs, savable)
         self._staged: dict[int, Rows] = {}
-        self._written = frozenset((memo.find(group), run) for group, run in written)
+        self._written = frozenset(map(self.place, written))
+        self._copies = {self.place(copy): self.place(of) for copy, of in (copies or {}).items()}
         self.shared: frozenset[Place] = frozenset()
-        self._once = self._written
-        self._best: dict[Place, Choice] = {}
-        self._paid: dict[Place, float] = {}
-        self._ways = list(self._all_ways())
-        self._readers: dict[int, list[int]] = defaultdict(list)
-        for number, way in enumerate(self._ways):
-            for i in way.distinct:
-                self._readers[i].append(number)
         self._settle()
 
-    def _all_ways(self) -> Iterator[_Way]:
-        for group in self._memo.live_groups():
-            allowed = [e for e in group.expressions if self._allowed(group.number, e)]
-            preferred = any(e.pack == self._prefer for e in allowed)
-            for e in allowed:
-                inputs = tuple(map(self._memo.find, e.inputs))
-                behind = preferred and e.pack != self._prefer and e.rule not in {READ_STATE, READ_RESULT}
-                yield _Way(group.number, e, inputs, frozenset(inputs), NOT_PREFERRED if behind else 0.0)
+    def place(self, place: Place) -> Place:
+        """A place after merges of groups."""
+        return self._memo.find(place[0]), place[1]
 
     def share(self, places: Collection[Place]) -> None:
         """From now on these are computed once and written, each at its run; who reads them loads them."""
-        self.shared = frozenset((self._memo.find(group), run) for group, run in places)
+        self.shared = frozenset(map(self.place, places))
         self._settle()
 
     def stage(self, group: int) -> None:
         """From now on the rows of a group are there, written by an earlier step of the first run."""
         group = self._memo.find(group)
-        rows = self.rows(group)
-        self._staged[group] = rows
-        if (group, 0) in self._once:  # its readers have been chosen as such
-            self._best[group, 0] = self._read_staged(rows)
-        else:
+        known = (group, 0) in self._made or (group, 0) in self._copies
+        self._staged[group] = self.rows(group)
+        if not known:  # otherwise its readers have been chosen as such
             self._settle()
-
-    def _read_staged(self, rows: Rows) -> Choice:
-        read = self._model.load(rows)
-        return Choice(None, rows, read, read * self.runs[0].price)
 
     def is_staged(self, group: int) -> bool:
         """True if an earlier step wrote the group's rows."""
         return self._memo.find(group) in self._staged
 
+    def _settle(self) -> None:
+        staged = {(group, 0): Given(rows) for group, rows in self._staged.items()}
+        self._plain = self._best = self._settling.settle(staged)
+        self._chosen: list[Mapping[Place, Choice]] = [{}, self._plain, self._best]
+        self._made: dict[Place, _Made] = {}
+        once = [
+            place
+            for place in (self.shared | self._written) - staged.keys()
+            if place in self._plain and self._plain[place].saved is None
+        ]
+        if not once:
+            return
+        bits = {place: 1 << i for i, place in enumerate(once)}
+        given = {place: Given(self._plain[place].rows, bit) for place, bit in bits.items()}
+        for copy, of in self._copies.items():
+            if copy not in staged and of in self._plain:
+                given[copy] = Given(self._plain[of].rows, bits.get(of, 0))
+        given |= staged
+        self._best = self._chosen[BEST] = self._settling.settle(given)
+        # What something is computed from comes before it; where two would need each other, the cheaper one comes first.
+        wanted = {place: self._cheapest(place, ~bit) for place, bit in bits.items()}
+        written = 0
+        while wanted:
+            ready = [place for place, choice in wanted.items() if not choice.uses & ~written]
+            place = min(ready or wanted, key=lambda p: (self._plain[p].cost, p))
+            self._made[place] = self._making(place, {p: g for p, g in given.items() if not g.bit & ~written}, written)
+            written |= bits[place]
+            del wanted[place]
+
+    def _cheapest(self, place: Place, written: int) -> Choice:
+        """The cheapest way to compute something that reads nothing but what is written, as a set of bits."""
+        group, run = place
+        ways = (w for w in self._settling.ways_of[group] if all((i, run) in self._best for i in w.inputs))
+        choices = [self._settling.choice(way, run, self._best) for way in ways if way.inputs]
+        return min((c for c in choices if not c.uses & ~written), key=lambda c: c.cost, default=self._plain[place])
+
+    def _making(self, place: Place, given: Mapping[Place, Given], written: int) -> _Made:
+        """How something is computed where only a part is written: as where all is, if it does not read the others."""
+        best, free = self._cheapest(place, written), self._cheapest(place, -1)
+        plain = self._plain[place]
+        if best == free != plain:
+            return _Made(best, BEST)
+        if not written:
+            return _Made(plain, PLAIN)
+        self._chosen.append(self._settling.settle(given))
+        return _Made(self._chosen[-1][place], len(self._chosen) - 1)
+
+    @property
+    def order(self) -> list[Place]:
+        """What is written, in an order in which each is computed from what has been written before it."""
+        return list(self._made)
+
+    # -- what was chosen ----------------------------------------------------------------------------------------------
+
     def cost(self, group: int, run: int = 0) -> float:
         """What it costs to compute a group at a run; infinite if nothing computes it."""
-        best = self.best(group, run)
-        return best.cost if best else inf
+        choice = self.making(group, run).best(group, run)
+        return choice.cost if choice else inf
 
     def rows(self, group: int, run: int = 0) -> Rows:
         """Estimated rows of a group; 0 if nothing computes it."""
@@ -194,45 +186,71 @@ class Extractor:
         """The cheapest allowed way to have a group at a run, or None."""
         return self._best.get((self._memo.find(group), run))
 
-    def weighed(self, group: int, e: Expression, run: int = 0) -> Choice | None:
-        """What an expression of a group would cost, chosen or not; None if it is not allowed, or lacks an input."""
-        if not self._allowed(self._memo.find(group), e) or any(self.best(i, run) is None for i in e.inputs):
+    def making(self, group: int, run: int = 0) -> Chosen:
+        """The choices by which a group is computed, also where others load it."""
+        return Chosen(self, self.place((group, run)))
+
+    def chosen(self, node: Node) -> Choice | None:
+        """The choice for a place."""
+        level, place = node
+        return self._made[place].choice if level == MADE else self._chosen[level].get(place)
+
+    def weighed(self, node: Node, e: Expression) -> Choice | None:
+        """What an expression would cost in place of the choice; None if it is not allowed, or lacks an input."""
+        _, (group, run) = node
+        best = self._chosen[self.inputs_of(node)]
+        way = next((w for w in self._settling.ways_of[group] if w.expression is e), None)
+        if way is None or any((i, run) not in best for i in way.inputs):
             return None
-        way = next(w for w in self._ways if w.expression is e and w.group == self._memo.find(group))
-        return self._choice(way, run)
+        return self._settling.choice(way, run, best)
+
+    def inputs_of(self, node: Node) -> int:
+        """Where the inputs of what computes a place are looked up."""
+        level, place = node
+        return self._made[place].level if level == MADE else level
+
+    def entry(self, place: Place) -> Node:
+        """A place, as it is computed."""
+        return (MADE if place in self._made else BEST), place
+
+    def below(self, node: Node) -> list[Node]:
+        """What is read to come to a place."""
+        group, run = node[1]
+        choice = self.chosen(node)
+        assert choice is not None
+        if choice.saved is not None:
+            saved = (group, choice.saved)
+            written = saved in self._made and self._chosen[self.inputs_of(node)][saved].expression is None
+            return [(MADE if written else self.inputs_of(node), saved)]
+        if choice.expression is None:  # staged, or written, as it is or as a copy
+            made = (group, run) in self._made and not (run == 0 and group in self._staged)
+            return [(MADE, (group, run))] if made else []
+        return [(self.inputs_of(node), (self._memo.find(i), run)) for i in choice.expression.inputs]
+
+    # -- whole plans --------------------------------------------------------------------------------------------------
 
     def planned(self, groups: Iterable[int], run: int) -> list[Planned]:
         """All that is done to have groups at a run, what it needs before it."""
-        demands = [(self._memo.find(group), run) for group in groups]
-        order: dict[Place, Choice] = {}
-        seen: set[Place] = set()
+        demands = [self.entry((self._memo.find(group), run)) for group in groups]
+        order: dict[Node, Choice] = {}
+        seen: set[Node] = set()
 
-        def visit(place: Place) -> None:
-            if place in seen or place not in self._best:
+        def visit(node: Node) -> None:
+            choice = self.chosen(node)
+            if node in seen or choice is None:
                 return
-            seen.add(place)
-            for below in self._below(place):
+            seen.add(node)
+            for below in self.below(node):
                 visit(below)
-            order[place] = self._best[place]
+            order[node] = choice
 
         for demand in demands:
             visit(demand)
         reads = Counter(demands)
-        for place in reversed(order):
-            for below in self._below(place):
-                reads[below] += 1 if self._is_once(place) else reads[place]
-        return [Planned(*place, choice, reads[place], self._is_once(place)) for place, choice in order.items()]
-
-    def _below(self, place: Place) -> list[Place]:
-        """What is read to come to a place."""
-        choice = self._best[place]
-        if choice.saved is not None:
-            return [(place[0], choice.saved)]
-        inputs = choice.expression.inputs if choice.expression is not None else ()
-        return [(self._memo.find(i), place[1]) for i in inputs]
-
-    def _is_once(self, place: Place) -> bool:
-        return place in self._once and self._best[place].saved is None
+        for node in reversed(order):
+            for below in self.below(node):
+                reads[below] += 1 if node[0] == MADE else reads[node]
+        return [Planned(*place, choice, reads[level, place], level == MADE) for (level, place), choice in order.items()]
 
     def costs(self, plan: Sequence[Planned]) -> tuple[float, ...]:
         """CPU milliseconds of a plan at each run."""
@@ -244,24 +262,21 @@ class Extractor:
         operators: list[Work] = []
         handling = 0.0
         for p in plan:
-            place, choice = (p.group, p.run), p.choice
-            if choice.saved == run and not self._is_once((p.group, run)):
+            choice = p.choice
+            if choice.saved == run:
                 handling += choice.saving * p.reads
             if p.run != run:
                 continue
             if choice.expression is None:
                 handling += choice.own * p.reads
                 continue
-            inputs = tuple(self._read(self._memo.find(i), run) for i in choice.expression.inputs)
+            groups = map(self._memo.find, choice.expression.inputs)
+            inputs = tuple(self._settling.read(group, self.rows(group, run)) for group in groups)
             of, own = self._memo.group(p.group).of, CpuMs(preference_apart(choice.own))
             operators.append(Work(of, choice.expression.op, inputs, own, p.times))
-            if place in self.shared:
-                handling += self._model.save(choice.rows) + self._model.load(choice.rows) * p.reads
+            if p.once and (p.group, run) in self.shared:
+                handling += self._model.save(choice.rows)
         return operators, handling
-
-    def _read(self, group: int, run: int) -> Read:
-        about = self._memo.group(group).about
-        return Read(group, self._best[group, run].rows, None if about is None else about[1].kind)
 
     def gain(self, p: Planned) -> float:
         """What computing something once, writing and loading it would save, priced, all else being as it is."""
@@ -280,66 +295,37 @@ class Extractor:
         loaded = (p for p in self.planned([group], run) if p.choice.saved is not None)
         return sorted({(p.group, p.choice.saved or 0) for p in loaded}, key=lambda node: node[1])
 
-    def _settle(self) -> None:
-        self._best, self._paid = {}, {}
-        self._once = self.shared | self._written
-        heap: list[tuple[float, int, int, int, Choice]] = []
-        missing = [[len(way.distinct)] * len(self.runs) for way in self._ways]
-        order = 0
 
-        def offer(group: int, run: int, choice: Choice) -> None:
-            nonlocal order
-            order += 1
-            heapq.heappush(heap, (choice.cost, order, group, run, choice))
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What an extractor chose, as seen from one place that is computed."""
 
-        for group, rows in self._staged.items():
-            offer(group, 0, self._read_staged(rows))
-        for way in self._ways:
-            if way.inputs:
-                continue
-            for i, run in enumerate(self.runs):
-                if (i > 0 or way.group not in self._staged) and self._is_there(way.expression.op, run):
-                    offer(way.group, i, self._choice(way, i))
-        while heap:
-            _, _, group, i, choice = heapq.heappop(heap)
-            if (group, i) in self._best:
-                continue
-            self._best[group, i] = choice
-            load = self._model.load(choice.rows) * self.runs[i].price
-            self._paid[group, i] = load if self._is_once((group, i)) else choice.cost
-            if choice.saved is None and self._savable(group):
-                for later in range(i + 1, len(self.runs)):
-                    offer(group, later, self._loaded(group, choice, i, later))
-            for number in self._readers[group]:
-                missing[number][i] -= 1
-                way = self._ways[number]
-                if missing[number][i] == 0 and (i > 0 or way.group not in self._staged):
-                    offer(way.group, i, self._choice(way, i))
+    extractor: Extractor
+    place: Place
 
-    def _is_there(self, op: Op, run: Run) -> bool:
-        """Whether a run can read a leaf: a source's rows are there from the moment on at which they came."""
-        match op:
-            case Scan(source, _, time) | Changes(source, _, _, time) if time is not None:
-                return self._memo.timeline.settled(frozenset({source}), run.moment) >= time
-            case _:
-                return True
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs planned."""
+        return self.extractor.runs
 
-    def _loaded(self, group: int, choice: Choice, run: int, later: int) -> Choice:
-        """What one run computes, saved by it and loaded by a later one."""
-        save, load = self._model.save(choice.rows), self._model.load(choice.rows)
-        cost = load * self.runs[later].price
-        if not self._is_once((group, run)):
-            cost += choice.cost + save * self.runs[run].price
-        return Choice(None, choice.rows, load, cost, run, save)
+    def _node(self, group: int, run: int) -> Node:
+        own = self.extractor.entry(self.place)
+        if (group, run) == self.place:
+            return own
+        return (self.extractor.inputs_of(own), (group, run))
 
-    def _choice(self, way: _Way, run: int) -> Choice:
-        rows = tuple(self._best[i, run].rows for i in way.inputs)
-        if rows not in way.known:
-            op = way.expression.op
-            known = self._facts.known.get(way.group)
-            output = self._model.rows(op, rows, self._facts) if known is None else known
-            reads = [self._read(i, run) for i in way.inputs]
-            way.known[rows] = output, CpuMs(self._model.cost(op, reads, output, self._facts) + way.penalty)
-        output, own = way.known[rows]
-        cost = own * self.runs[run].price + sum(self._paid[i, run] for i in way.inputs)
-        return Choice(way.expression, output, own, cost)
+    def best(self, group: int, run: int = 0) -> Choice | None:
+        """How a run comes to a group, or None."""
+        return self.extractor.chosen(self._node(self._found(group), run))
+
+    def rows(self, group: int, run: int = 0) -> Rows:
+        """Estimated rows of a group; 0 if nothing computes it."""
+        best = self.best(group, run)
+        return best.rows if best else Rows(0.0)
+
+    def weighed(self, group: int, e: Expression, run: int = 0) -> Choice | None:
+        """What an expression of a group would cost, chosen or not; None if it is not allowed, or lacks an input."""
+        return self.extractor.weighed(self._node(self._found(group), run), e)
+
+    def _found(self, group: int) -> int:
+        return self.extractor.place((group, 0))[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidemill.plan.ops import Filter, FinalChange, Net, Project, Scan
 from tidemill.plan.query import Query
-from tidemill.search.extract import Extractor
+from tidemill.search.extract import Chosen, Extractor
 from tidemill.search.space import Space
 from tidemill.tvr.form import DELTA
 
@@ -17,7 +17,7 @@ def view_keys(query: Query, found: Space) -> tuple[str, ...] | None:
     return tuple(n for c, n in query.output if c in min(keys, key=len))
 
 
-def is_net(found: Space, extractor: Extractor, group: int) -> bool:
+def is_net(found: Space, extractor: Chosen, group: int) -> bool:
     """True if the chosen rows of a delta hold each row value once."""
     choice = extractor.best(group)
     if choice is None or choice.expression is None:

@@ -43,7 +43,7 @@ from tidemill.plan.ops import (
     Window,
 )
 from tidemill.search import wire
-from tidemill.search.extract import Extractor
+from tidemill.search.extract import Chosen
 from tidemill.search.join_order import BROADCAST_ROWS, Input, join_order
 from tidemill.search.lower_attribute import AttributeForm
 from tidemill.search.lowered import Lowered, Staged
@@ -66,7 +66,7 @@ class Lowerer:
     """
 
     def __init__(
-        self, memo: Memo, extractor: Extractor, staged: Mapping[int, Staged], base_rows: Mapping[int, float]
+        self, memo: Memo, extractor: Chosen, staged: Mapping[int, Staged], base_rows: Mapping[int, float]
     ) -> None:
         self.memo = memo
         self.extractor = extractor

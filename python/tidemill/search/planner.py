@@ -15,6 +15,7 @@ from itertools import combinations
 from tidemill.errors import TidemillError
 from tidemill.memo.memo import Expression
 from tidemill.plan.change import SourceChange, joined
+from tidemill.plan.ops import StateScan
 from tidemill.plan.query import Query
 from tidemill.rule.engine import Budget
 from tidemill.rule.registry import load_rules
@@ -23,13 +24,14 @@ from tidemill.search.assembly import RECOMPUTE, Assembly
 from tidemill.search.compaction import Piece, due
 from tidemill.search.costing import HELD, CostModel
 from tidemill.search.explanation import Alternative, PlannedPoint
-from tidemill.search.extract import Extractor, Run, reads_the_past
+from tidemill.search.extract import Extractor, reads_the_past
 from tidemill.search.inspect import unable
-from tidemill.search.lower import Lowerer
+from tidemill.search.keeping import worth_keeping
 from tidemill.search.run_plan import RunPlan, StateSpec, read_by, states_read
 from tidemill.search.seed import CORE, Candidate, advance, answered_from_sources, base
+from tidemill.search.settle import Run
 from tidemill.search.sharing import cheapest, share
-from tidemill.search.space import Kept, Measured, Space, normal_query, space
+from tidemill.search.space import Followed, Kept, Measured, Space, normal_query, space, written_once
 from tidemill.settings import PlannerSettings
 from tidemill.tvr.form import DELTA, SNAPSHOT, Span, Time, at
 
@@ -37,6 +39,7 @@ ASSUMED_SHARE = 0.01
 """Share of each source that is taken to change per run when states are chosen at the filling."""
 ASSUMED_ROWS = 1e6
 """Rows that each source is taken to have at least when states are chosen: tables grow, states are chosen once."""
+NONE_FOLLOWED = Followed()
 LAST = "last"
 """The objective that compares costs at the last point first, then at the one before it, and so on (Tempura's c_v)."""
 BEFORE_THE_LAST = 1e-5
@@ -199,8 +202,14 @@ class _Planning:
         *,
         past: bool = True,
         packs: frozenset[str] | None = None,
-        written: Iterable[int] = (),
+        states: Collection[str] | None = None,
+        followed: Followed = NONE_FOLLOWED,
     ) -> Extractor:
+        """The choices for this run alone.
+
+        `past`: whether it may read what was, changes and states; `packs`, `states`: those it may use, all unless given;
+        `followed`: what it writes in any case.
+        """
         preferred = prefer or self.request.settings.prefer
         whole_allowed = preferred == RECOMPUTE and self.request.policy == "AUTO"
         barred = answered_from_sources(found.memo, found.now) if past else frozenset()
@@ -210,11 +219,19 @@ class _Planning:
                 return False
             if (group, type(e.op)) in barred or (packs is not None and e.pack not in packs):
                 return False
+            if states is not None and isinstance(e.op, StateScan) and e.op.name not in states:
+                return False
             whole = e.pack == RECOMPUTE and group == found.memo.find(found.change)
             return whole_allowed or not whole
 
-        places = [(group, 0) for group in written]
-        return Extractor(found.memo, self.model, found.facts, allowed, preferred, (Run(found.now),), written=places)
+        return self._choices(found, allowed, preferred, followed)
+
+    def _choices(
+        self, found: Space, allowed: Callable[[int, Expression], bool], prefer: str | None, followed: Followed
+    ) -> Extractor:
+        runs, written = (Run(found.now),), [(group, 0) for group in followed.written]
+        copies = {(copy, 0): (of, 0) for copy, of in followed.copies.items()}
+        return Extractor(found.memo, self.model, found.facts, allowed, prefer, runs, written=written, copies=copies)
 
     @property
     def _seeds(self) -> tuple[str, ...]:
@@ -234,13 +251,15 @@ class _Planning:
         found = self._space(self.request.steps, self._kept())
         if self.request.policy in {"INCREMENTAL", "STRICT"} and not self.request.lost:
             self._check_rules(found)
-        plan = self._change(found, lambda prefer, written: self._extractor(found, prefer, written=written), self._seeds)
+        plan = self._change(
+            found, lambda prefer, followed: self._extractor(found, prefer, followed=followed), self._seeds
+        )
         if plan is None:
             return self.full(self._why_not(found))
         if self.request.policy != "AUTO" or self.request.settings.prefer is not None:
             return plan
         if not _from_the_past(plan):
-            plan = self._change(found, lambda _, written: self._without_recompute(found, written))
+            plan = self._change(found, lambda _, followed: self._without_recompute(found, followed))
             if plan is None:
                 return self.full(self._why_not(found))
         full = self.full("COST")
@@ -248,14 +267,13 @@ class _Planning:
             return replace(full, explanation=replace(full.explanation, rivals=plan.explanation.rivals))
         return plan
 
-    def _without_recompute(self, found: Space, written: Iterable[int] = ()) -> Extractor:
+    def _without_recompute(self, found: Space, followed: Followed = NONE_FOLLOWED) -> Extractor:
         barred = answered_from_sources(found.memo, found.now)
 
         def allowed(group: int, e: Expression) -> bool:
             return e.pack != RECOMPUTE and (group, type(e.op)) not in barred
 
-        places = [(group, 0) for group in written]
-        return Extractor(found.memo, self.model, found.facts, allowed, runs=(Run(found.now),), written=places)
+        return self._choices(found, allowed, None, followed)
 
     def _check_rules(self, found: Space) -> None:
         """An operator lacks a rule if none but `recompute` computes its change even where every state is kept: which
@@ -286,33 +304,36 @@ class _Planning:
         return "NOT_INCREMENTAL: " + unable(found, self._without_recompute(found))
 
     def _change(
-        self, found: Space, make: Callable[[str | None, Sequence[int]], Extractor], seeds: Sequence[str] = ()
+        self, found: Space, make: Callable[[str | None, Followed], Extractor], seeds: Sequence[str] = ()
     ) -> RunPlan | None:
         """The plan of the view's change, and of the states that follow it; None if nothing computes it.
 
         `make`: choices that prefer a pack, where a run writes some groups in any case; `seeds`: see `cheapest`.
         """
-        follow = [c for c in found.candidates if c.name in self.request.states]
-        spans = {c.name: Span(found.standing[c.name], found.now) for c in follow}
-        states = [advance(found.memo, c, spans[c.name]) for c in follow if found.memo.changed(c.tvr, spans[c.name])]
-        extractor = make(None, states)
-        demands = [group for group in (*states, found.change) if extractor.best(group) is not None]
+        followed = found.followed(self.request.states)
+        extractor = make(None, followed)
+        demands = [group for group in (*followed.written, found.change) if extractor.best(group) is not None]
         if not self.request.lost:
             best = extractor
-            extractor = cheapest(lambda prefer: make(prefer, states) if prefer else best, seeds, demands, 0).extractor
+            extractor = cheapest(lambda prefer: make(prefer, followed) if prefer else best, seeds, demands, 0).extractor
         run = self._assembly(found, extractor)
         for candidate in found.candidates:
             if candidate.name in self.request.lost:
                 run.base(candidate)
         if found.changed and extractor.best(found.change) is None:
             return None
-        run.share(demands)
+        run.once(demands, lambda group: self._advance(run, found, followed.written[group]))
         # A state that cannot follow this change is dropped, and the next full run makes it anew.
-        followed = [c for c in found.candidates if c.name in self.request.states and run.advance(c)]
+        kept = [c for c in found.candidates if c.name in self.request.states and run.advance(c)]
         run.delta(found.change)
-        self._compact(run, followed)
+        self._compact(run, kept)
         lost = f"STATE_LOST: {', '.join(sorted(self.request.lost))}" if self.request.lost else None
         return run.plan("INCREMENTAL", lost, lambda: self._alternatives(found), self._own_point)
+
+    @staticmethod
+    def _advance(run: Assembly, found: Space, name: str) -> None:
+        for candidate in (c for c in found.candidates if c.name == name):
+            run.advance(candidate)
 
     def _compact(self, run: Assembly, followed: Sequence[Candidate]) -> None:
         """Puts together the pieces of states that the run reads, where that pays for runs like it; of others, so that
@@ -349,7 +370,7 @@ class _Planning:
         early = range(now, end)
         wanted = self._worth_keeping() if request.first else frozenset()
         parts: dict[int, Candidate] = {}
-        demands: list[int] = []
+        needed: list[tuple[str, int]] = []
         savable: set[int] = set()
         for candidate in found.candidates:
             standing = found.standing.get(candidate.name)
@@ -357,11 +378,11 @@ class _Planning:
                 continue  # it has no content that this run could go on from
             if standing is None:
                 if candidate.name in wanted:
-                    demands.append(base(memo, candidate, end))
+                    needed.append((candidate.name, base(memo, candidate, end)))
                 parts.setdefault(base(memo, candidate, now), candidate)
                 savable.update(base(memo, candidate, moment) for moment in early)
             else:
-                demands.append(advance(memo, candidate, Span(standing, end)))
+                needed.append((candidate.name, advance(memo, candidate, Span(standing, end))))
                 if memo.changed(candidate.tvr, Span(standing, now)):
                     parts.setdefault(advance(memo, candidate, Span(standing, now)), candidate)
             savable.update(
@@ -369,6 +390,8 @@ class _Planning:
                 for span in _intervals(early if standing is None else (standing, *early))
                 if memo.changed(candidate.tvr, span)
             )
+        states = written_once(needed)
+        demands = list(states.written)
         held = memo.change(found.root, DELTA, Span(request.held, now))
         if request.first:
             demands.append(memo.form(found.root, at(SNAPSHOT, end)))
@@ -392,7 +415,10 @@ class _Planning:
                 return e.pack != RECOMPUTE or group in again
 
             written = [(group, due) for group in demands]
-            return Extractor(memo, self.model, found.facts, allowed, prefer, runs, savable.__contains__, written)
+            copies = {(copy, due): (of, due) for copy, of in states.copies.items()}
+            return Extractor(
+                memo, self.model, found.facts, allowed, prefer, runs, savable.__contains__, written, copies
+            )
 
         def rivals() -> list[Alternative]:
             found = []
@@ -411,7 +437,7 @@ class _Planning:
         possible = {*parts, *({held} & savable)}
         saved = self._worth_saving(extractor, demands, possible)
         run = self._assembly(found, extractor)
-        run.share(sorted(saved))
+        run.once(sorted(saved))
         for group, candidate in parts.items():
             if group in saved:
                 if candidate.name in found.standing:
@@ -451,13 +477,26 @@ class _Planning:
         found = self._space(self.request.steps, self._kept(content=False))
         kept = frozenset() if self.request.policy == "FULL" else self._worth_keeping()
         memo = found.memo
-        wanted = [base(memo, c, found.now) for c in found.candidates if c.name in kept]
-        demands = [*wanted, memo.form(found.root, at(SNAPSHOT, found.now))]
+        plain = self._extractor(found)
+
+        def made(candidate: Candidate) -> Iterator[int]:
+            """What is written of a state: what changes in it, or all of it."""
+            span = Span(found.standing.get(candidate.name, 0), found.now)
+            change = advance(memo, candidate, span)
+            if candidate.name not in self.request.states or plain.best(change) is None:
+                yield base(memo, candidate, found.now)
+            elif memo.changed(candidate.tvr, span):
+                yield change
+
+        written = written_once((c.name, group) for c in found.candidates if c.name in kept for group in made(c))
+        demands = [*written.written, memo.form(found.root, at(SNAPSHOT, found.now))]
         run = self._assembly(
             found,
-            cheapest(lambda prefer: self._extractor(found, prefer, written=wanted), self._seeds, demands, 0).extractor,
+            cheapest(
+                lambda prefer: self._extractor(found, prefer, followed=written), self._seeds, demands, 0
+            ).extractor,
         )
-        run.share(demands)
+        run.once(demands)
         followed: list[Candidate] = []
         for candidate in found.candidates:
             if candidate.name not in kept:
@@ -472,25 +511,10 @@ class _Planning:
         return run.plan(kind, reason, tuple, self._own_point)
 
     def _worth_keeping(self) -> frozenset[str]:
-        """Names of the states that the cheapest incremental plan of a small change reads, and those they need."""
+        """Names of the states to keep for changes like those to come."""
         assumed = {n: _assumed(s, self.request.query.sources[n].kind) for n, s in self.request.sources.items()}
         found = self._space([assumed], Kept(None))
-        extractor = self._extractor(found)
-        kept: set[str] = set()
-        pending = [found.change]
-        while pending:
-            group = pending.pop()
-            if extractor.best(group) is None:
-                continue
-            lowerer = Lowerer(found.memo, extractor, {}, found.base_rows)
-            lowerer.group(group)
-            read = {getattr(e.op, "name", "") for _, e in lowerer.used}
-            for candidate in found.candidates:
-                if candidate.name in read - kept:
-                    kept.add(candidate.name)
-                    if found.memo.changed(candidate.tvr):
-                        pending.append(advance(found.memo, candidate, found.since))
-        return frozenset(kept)
+        return worth_keeping(found, lambda states, followed: self._extractor(found, states=states, followed=followed))
 
     def _alternatives(self, found: Space) -> list[Alternative]:
         """The best plan of each pack, with `delta` or `recompute` underneath; of `recompute`, all from the sources."""
@@ -499,7 +523,7 @@ class _Planning:
             if pack == RECOMPUTE:
                 return self.full("COST")
             packs = frozenset({CORE, pack, DELTAS, RECOMPUTE})
-            return self._change(found, lambda _, written: self._extractor(found, pack, packs=packs, written=written))
+            return self._change(found, lambda _, followed: self._extractor(found, pack, packs=packs, followed=followed))
 
         plans = {pack: best(pack) for pack in dict.fromkeys(rule.pack for rule in self.rules)}
         return [

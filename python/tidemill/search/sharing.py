@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from tidemill.search.extract import Extractor, Place, Planned, preference_apart
+from tidemill.search.extract import Extractor, Planned
+from tidemill.search.settle import Place, preference_apart
 
 TRIES = 16
 """Places that are tried at most for one plan."""

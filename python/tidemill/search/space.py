@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -18,12 +18,38 @@ from tidemill.rule.rule import Rule
 from tidemill.search.costing import HELD, CostModel, Facts, Rows
 from tidemill.search.estimate import Sizes, estimate
 from tidemill.search.run_plan import StateSpec
-from tidemill.search.seed import Candidate, Seeding, candidates, compose, keep, keep_held, keep_result, read_from
+from tidemill.search.seed import (
+    Candidate,
+    Seeding,
+    advance,
+    candidates,
+    compose,
+    keep,
+    keep_held,
+    keep_result,
+    read_from,
+)
 from tidemill.tvr.form import DELTA, Form, Span, Time
 from tidemill.tvr.timeline import Step, Timeline
 
 Measured: TypeAlias = Callable[[Tree, Form], float | None]
 """Rows of a form of a relation of the query, if they are known: of a change, its insertions and deletions together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The groups of the changes of states, and by name the states; `copies`: the groups of further parts of the query
+    that have the same state, each with the one that is written."""
+
+    written: Mapping[int, str] = field(default_factory=dict)
+    copies: Mapping[int, int] = field(default_factory=dict)
+
+
+def written_once(groups: Iterable[tuple[str, int]]) -> Followed:
+    """Of states and groups that hold what is to be written of them, the first of each state; the others are copies."""
+    first: dict[str, int] = {}
+    copies = {group: first[name] for name, group in groups if first.setdefault(name, group) != group}
+    return Followed({group: name for name, group in first.items()}, copies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +78,14 @@ class Space:
     def change(self) -> int:
         """The group of the view's change since its content."""
         return self.memo.change(self.root, DELTA, self.since)
+
+    def followed(self, names: Collection[str]) -> Followed:
+        """The changes of states from where they stand to now."""
+        spans = {name: Span(self.standing.get(name, 0), self.now) for name in names}
+        wanted = (c for c in self.candidates if c.name in spans)
+        return written_once(
+            (c.name, advance(self.memo, c, spans[c.name])) for c in wanted if self.memo.changed(c.tvr, spans[c.name])
+        )
 
     @property
     def changed(self) -> bool:
