@@ -481,12 +481,15 @@ class _Planning:
 
         def made(candidate: Candidate) -> Iterator[int]:
             """What is written of a state: what changes in it, or all of it."""
-            span = Span(found.standing.get(candidate.name, 0), found.now)
-            change = advance(memo, candidate, span)
-            if candidate.name not in self.request.states or plain.best(change) is None:
-                yield base(memo, candidate, found.now)
-            elif memo.changed(candidate.tvr, span):
-                yield change
+            if candidate.name in self.request.states:
+                span = Span(found.standing.get(candidate.name, 0), found.now)
+                change = advance(memo, candidate, span)
+                if not memo.changed(candidate.tvr, span):
+                    return
+                if plain.best(change) is not None:
+                    yield change
+                    return
+            yield base(memo, candidate, found.now)
 
         written = written_once((c.name, group) for c in found.candidates if c.name in kept for group in made(c))
         demands = [*written.written, memo.form(found.root, at(SNAPSHOT, found.now))]
