@@ -1,13 +1,14 @@
 """The default cost model: textbook cardinalities, and CPU milliseconds per row and operator.
 
-Constants are milliseconds of executor CPU per row on one core, read off TPC-H at scale factor 1 with Spark 4.2 on the
-machine that Tidemill is developed on; only their ratios matter for choosing a plan.
+Constants of cost are milliseconds of executor CPU on one core. The shipped ones were read off TPC-H at scale factor 1
+with Spark 4.2 on the machine that Tidemill is developed on; `tidemill calibrate` measures them on another one
+(docs/costs.md). Only their ratios matter for choosing a plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from math import prod
 
 from tidemill.plan.expr import Handle
@@ -35,7 +36,7 @@ from tidemill.plan.ops import (
     Window,
 )
 from tidemill.plan.query import Query
-from tidemill.search.costing import CpuMs, Facts, Read, Rows, Work
+from tidemill.search.costing import Constant, CpuMs, Facts, Read, Rows, Work
 from tidemill.tvr.form import Time
 
 UNKNOWN_ROWS = 1e6
@@ -48,24 +49,49 @@ GROUP_SHARE = 0.2
 """Groups per input row of an aggregate with keys."""
 
 
+PER_ROW = "ms/row"
+
+
+def _constant(value: float, unit: str, doc: str, *, measured: bool = True) -> float:
+    """A field that is a constant: its shipped value, its unit, and what it is the cost of."""
+    return field(default=value, metadata={"constant": Constant("", value, unit, doc, measured)})
+
+
 @dataclass(frozen=True, slots=True)
 class DefaultCostModel:
     """CPU milliseconds per row; see the module's docstring."""
 
     name: str = "default"
-    scan: float = 4e-4
-    changes: float = 1.5e-3
-    row: float = 5e-5
-    hash: float = 4e-4
-    shuffle: float = 6e-4
-    file: float = 0.5
-    """To open one more file of a state."""
-    step: float = 40.0
-    """Of one more step, however little it reads and writes."""
-    noise: float = 100.0
-    """Below the noise of a few jobs an estimate says nothing."""
-    broadcast_rows: float = 1e5
-    """Up to this many rows the small side of a join is broadcast."""
+    scan: float = _constant(4e-4, PER_ROW, "a row of a source's snapshot is read")
+    changes: float = _constant(1.5e-3, PER_ROW, "a row of a source's change is read, and its sign")
+    row: float = _constant(5e-5, PER_ROW, "a row passes a filter, or values are computed of it")
+    hash: float = _constant(4e-4, PER_ROW, "a row is put into a hash table: of groups, or of the small side of a join")
+    probe: float = _constant(2e-4, PER_ROW, "a row is looked up in a hash table that was broadcast")
+    shuffle: float = _constant(6e-4, PER_ROW, "a row goes through an exchange")
+    write: float = _constant(6e-4, PER_ROW, "a row of a state or of what a run saves is written")
+    kept: float = _constant(8e-4, PER_ROW, "a row of a state, of the result or of what a run saved is read")
+    file: float = _constant(0.5, "ms/file", "one more file of a state is opened")
+    step: float = _constant(40.0, "ms/step", "one more step, however little it reads and writes")
+    noise: float = _constant(100.0, "ms", "differences below the noise of a few jobs say nothing", measured=False)
+    broadcast_rows: float = _constant(
+        1e5,
+        "rows",
+        "up to so many rows the small side of a join is broadcast (Spark's 10 MB at 100 bytes a row)",
+        measured=False,
+    )
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """The constants, with the values that they have in this model."""
+        return tuple(
+            replace(f.metadata["constant"], name=f.name, value=getattr(self, f.name))
+            for f in fields(self)
+            if "constant" in f.metadata
+        )
+
+    def calibrated(self, values: Mapping[str, float]) -> DefaultCostModel:
+        """This model with other values of constants, by name."""
+        return replace(self, **values)  # type: ignore[arg-type]  # the names are those of constants
 
     def rows(self, op: Op, inputs: Sequence[Rows], facts: Facts) -> Rows:
         """Rows out of one operator."""
@@ -118,20 +144,20 @@ class DefaultCostModel:
             case Scan():
                 return CpuMs(output * self.scan)
             case StateScan() | ResultScan() | HeldScan():
-                return CpuMs(output * self.scan * 2)
+                return CpuMs(output * self.kept)
             case Changes():
                 return CpuMs(output * self.changes)
             case Join() | KeyFilter():
                 small = sorted(inputs)[:-1]
                 if sum(small) <= self.broadcast_rows:
-                    return CpuMs(sum(small) * self.hash + max(inputs) * self.row * 4 + output * self.row)
+                    return CpuMs(sum(small) * self.hash + max(inputs) * self.probe + output * self.row)
                 return CpuMs(total * (self.shuffle + self.hash) + output * self.row)
             case Aggregate() | Partial() | Merge() | Keys():
                 return CpuMs(total * self.hash + output * self.shuffle)
             case Net() | Window():
                 return CpuMs(total * (self.hash + self.shuffle))
             case FinalChange():
-                return CpuMs(inputs[0] * self.row * 4 + inputs[1] * (self.hash + self.shuffle))
+                return CpuMs(inputs[0] * self.probe + inputs[1] * (self.hash + self.shuffle))
             case Final() | Filter():
                 return CpuMs(total * self.row)
             case Limit():
@@ -145,19 +171,19 @@ class DefaultCostModel:
 
     def reading(self, files: float, rows: float) -> CpuMs:
         """CPU milliseconds to read and merge so many rows of a state, in so many files."""
-        return CpuMs(files * self.file + rows * (self.scan * 2 + self.hash))
+        return CpuMs(files * self.file + rows * (self.kept + self.hash))
 
     def save(self, rows: float) -> CpuMs:
         """CPU milliseconds to write so many rows in a step of their own."""
-        return CpuMs(self.step + rows * self.shuffle)
+        return CpuMs(self.step + rows * self.write)
 
     def load(self, rows: float) -> CpuMs:
         """CPU milliseconds to read so many rows of one file."""
-        return CpuMs(self.file + rows * self.scan * 2)
+        return CpuMs(self.file + rows * self.kept)
 
     def merging(self, files: float, rows: float, merged: float) -> CpuMs:
         """CPU milliseconds of a step that reads so many rows of a state and writes `merged` ones."""
-        return CpuMs(self.step + self.reading(files, rows) + merged * self.shuffle)
+        return CpuMs(self.step + self.reading(files, rows) + merged * self.write)
 
 
 def source_rows(facts: Facts, source: int, time: Time | None = None) -> float:

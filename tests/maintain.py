@@ -280,7 +280,7 @@ class View:
             patch(mock.patch.object(planner, "load_rules", return_value=rules))
             patch(mock.patch("tidemill.search.space.explore", partial(explore, checked=check)))
             if self.mode.shake is not None:
-                patch(mock.patch.object(planner, "_model", return_value=Shaken(seed=self.mode.shake)))
+                patch(mock.patch.object(planner, "cost_model", return_value=Shaken(seed=self.mode.shake)))
             patch(mock.patch.object(planner, "due", self._due))
             if self.mode.early is not None:
                 patch(mock.patch.object(planner._Planning, "_worth_saving", self._worth_saving))

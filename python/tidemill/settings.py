@@ -104,6 +104,14 @@ SETTINGS: tuple[Setting, ...] = (
         ("default", "tuples"),
     ),
     Setting(
+        f"{PREFIX}cost.constants",
+        "string",
+        NO_DEFAULT,
+        "session",
+        "A file that `tidemill calibrate` wrote, on the driver's machine: constants of the model `default` as "
+        "they were measured ([costs.md](costs.md)). Without it: the shipped ones.",
+    ),
+    Setting(
         f"{PREFIX}cost.objective",
         "choice",
         "priced",
@@ -130,6 +138,7 @@ class PlannerSettings:
     packs: frozenset[str] = frozenset(PACKS)
     prefer: str | None = None
     cost_model: str = "default"
+    cost_constants: str = ""
     objective: str = "priced"
     time_limit: float = 3.0
     rules_paths: tuple[str, ...] = ()
@@ -163,6 +172,7 @@ class PlannerSettings:
             packs=enabled,
             prefer=prefer,
             cost_model=_choice(known[f"{PREFIX}cost.model"], values),
+            cost_constants=values[f"{PREFIX}cost.constants"],
             objective=_choice(known[f"{PREFIX}cost.objective"], values),
             time_limit=_seconds(f"{PREFIX}search.timeLimit", values[f"{PREFIX}search.timeLimit"]),
             rules_paths=tuple(filter(None, map(str.strip, values[f"{PREFIX}rules.paths"].split(",")))),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NewType, Protocol
+from typing import NewType, Protocol, runtime_checkable
 
 from tidemill.plan.change import SourceChange
 from tidemill.plan.expr import Expr
@@ -133,4 +133,35 @@ class CostModel(Protocol):
 
     def merging(self, files: float, rows: float, merged: float) -> CpuMs:
         """CPU time of a step that reads so many rows of a state, in so many files, and writes `merged` ones."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A number that a cost model is made of.
+
+    Attributes:
+        value, unit: milliseconds of executor CPU per something, unless the unit says otherwise.
+        doc: what it is the cost of.
+        measured: whether `tidemill calibrate` measures it. A file may name others too; without, they are as shipped.
+    """
+
+    name: str
+    value: float
+    unit: str
+    doc: str
+    measured: bool = True
+
+
+@runtime_checkable
+class Calibrated(CostModel, Protocol):
+    """A cost model whose constants depend on the machine."""
+
+    @property
+    def constants(self) -> Sequence[Constant]:
+        """Its constants; those of the model that is shipped have the shipped values."""
+        ...
+
+    def calibrated(self, values: Mapping[str, float]) -> CostModel:
+        """The same model with other values of constants, by name."""
         ...

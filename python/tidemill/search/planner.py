@@ -6,8 +6,6 @@ under the policy; against it the full plan; lowering, state by state and the res
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -22,11 +20,12 @@ from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
 from tidemill.search.assembly import RECOMPUTE, Assembly
 from tidemill.search.compaction import Piece, due
-from tidemill.search.costing import HELD, CostModel
+from tidemill.search.costing import HELD
 from tidemill.search.explanation import Alternative, PlannedPoint
 from tidemill.search.extract import Extractor, reads_the_past
 from tidemill.search.inspect import unable
 from tidemill.search.keeping import worth_keeping
+from tidemill.search.models import cost_model
 from tidemill.search.run_plan import RunPlan, StateSpec, read_by, states_read
 from tidemill.search.seed import CORE, Candidate, advance, answered_from_sources, base
 from tidemill.search.settle import Run
@@ -159,7 +158,7 @@ class _Planning:
 
     def __init__(self, request: PlanRequest) -> None:
         self.request = request
-        self.model: CostModel = _model(request.settings.cost_model)
+        self.model = cost_model(request.settings.cost_model, request.settings.cost_constants)
         rules = load_rules(request.settings.rules_paths)
         self.rules: list[Rule] = [r for r in rules if r.pack in request.settings.packs]
         self.budget = Budget(seconds=request.settings.time_limit)
@@ -542,14 +541,6 @@ def _intervals(moments: Iterable[Time]) -> Iterator[Span]:
 
 def _rows(pieces: Sequence[Piece]) -> float:
     return float(sum(p.rows for p in pieces))
-
-
-def _model(name: str) -> CostModel:
-    if importlib.util.find_spec(f"tidemill.cost_model.{name}") is None:
-        raise TidemillError("TIDEMILL_NOT_YET", {"clause": f"spark.tidemill.cost.model={name}", "detail": ""})
-    module = importlib.import_module(f"tidemill.cost_model.{name}")
-    model: CostModel = module.MODEL
-    return model
 
 
 def _unchanged(sources: Mapping[int, SourceChange]) -> dict[int, SourceChange]:

@@ -1,0 +1,122 @@
+"""Cost models by name, and the files that their constants come from."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidemill.errors import TidemillError
+from tidemill.plan.change import SourceChange
+from tidemill.plan.parse import parse_query
+from tidemill.search.costing import Calibrated
+from tidemill.search.models import FORMAT, MOST_BYTES, cost_model, text
+from tidemill.search.planner import PlanRequest, plan_run
+from tidemill.search.run_plan import RunPlan
+from tidemill.settings import PlannerSettings
+
+SUMS = """\
+source 0 t [a: long, b: long] rows=1000000
+aggregate keys=[#9 := #0] calls=[#10 := sum(#1)]
+  scan 0 [#0 := a, #1 := b]
+"""
+SHIPPED = cost_model("default")
+assert isinstance(SHIPPED, Calibrated)
+CONSTANTS = {c.name: c.value for c in SHIPPED.constants if c.measured}
+DOCUMENT: dict[str, Any] = {"format": FORMAT, "model": "default", "constants": CONSTANTS}
+
+
+def planned(constants: str) -> RunPlan:
+    change = SourceChange(changed=True, old_readable=True, rows=1e6, inserts=1000.0, deletes=10.0)
+    settings = PlannerSettings(cost_constants=constants)
+    return plan_run(PlanRequest(parse_query(SUMS), "INCREMENTAL", {0: change}, frozenset(), False, None, settings))
+
+
+def written(path: Path, factor: float = 1.0) -> str:
+    """A file with the shipped constants, all times a factor."""
+    assert isinstance(SHIPPED, Calibrated)
+    constants = [replace(c, value=c.value * factor) for c in SHIPPED.constants]
+    path.write_text(text("default", constants, {"at": "now"}))
+    return str(path)
+
+
+def test_plans_are_made_with_the_constants_of_the_file(tmp_path: Path) -> None:
+    shipped = planned("")
+    assert planned(written(tmp_path / "same")).estimated == pytest.approx(shipped.estimated)
+    tenfold = planned(written(tmp_path / "ten", 10))
+    assert tenfold.estimated == pytest.approx(10 * shipped.estimated)
+    assert tenfold.steps == shipped.steps
+
+
+def test_a_file_is_read_once_and_again_when_it_is_another(tmp_path: Path) -> None:
+    path = written(tmp_path / "costs.json")
+    first = cost_model("default", path)
+    assert cost_model("default", path) is first
+    written(tmp_path / "new", 2)
+    (tmp_path / "new").replace(path)
+    second = cost_model("default", path)
+    assert second is not first
+    assert float(second.load(1e6)) == pytest.approx(2 * float(first.load(1e6)))
+    assert cost_model("default") is SHIPPED
+
+
+def test_a_choice_may_be_named_too(tmp_path: Path) -> None:
+    path = tmp_path / "costs.json"
+    path.write_text(json.dumps({**DOCUMENT, "constants": {**CONSTANTS, "broadcast_rows": 7}}))
+    model = cost_model("default", str(path))
+    assert isinstance(model, Calibrated)
+    assert {c.name: c.value for c in model.constants} == {**CONSTANTS, "broadcast_rows": 7}
+
+
+def without(name: str) -> dict[str, float]:
+    return {n: value for n, value in CONSTANTS.items() if n != name}
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("", "it is no such file"),
+        ("{", "it is no such file"),
+        ("[" * 50_000, "it is no such file"),
+        ("\xff", "it is no such file"),
+        (" " * MOST_BYTES + "{}", "it is no such file"),
+        (json.dumps([FORMAT]), "it is no such file"),
+        (json.dumps({"password": "hunter2"}), "it is no such file"),
+        (json.dumps({**DOCUMENT, "format": "tidemill cost constants 2"}), "it is no such file"),
+        (json.dumps({**DOCUMENT, "model": "tuples"}), "for the cost model tuples, not default"),
+        (json.dumps({**DOCUMENT, "constants": None}), "it holds no constants"),
+        (json.dumps({**DOCUMENT, "constants": {**CONSTANTS, "hush": 1, "name": "x"}}), "no constant hush, name"),
+        (json.dumps({**DOCUMENT, "constants": without("write")}), "it lacks write"),
+        *(
+            (json.dumps({**DOCUMENT, "constants": {**CONSTANTS, "hash": value}}), "hash is not a positive number")
+            for value in (0, -1, "1", True, None, [1], float("nan"), float("inf"))
+        ),
+    ],
+)
+def test_what_no_calibration_wrote_is_refused(tmp_path: Path, content: str, why: str) -> None:
+    path = tmp_path / "costs.json"
+    path.write_text(content, encoding="latin-1")
+    with pytest.raises(TidemillError) as error:
+        planned(str(path))
+    assert error.value.condition == "TIDEMILL_INVALID_SETTING"
+    assert error.value.parameters["setting"] == "spark.tidemill.cost.constants"
+    assert error.value.parameters["value"] == str(path)
+    assert why in error.value.message
+    assert "password" not in error.value.message
+
+
+@pytest.mark.parametrize("path", ["missing", "folder", "pipe", "nul\0"])
+def test_what_is_no_file_is_refused(tmp_path: Path, path: str) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(TidemillError, match="TIDEMILL_INVALID_SETTING"):
+        planned(str(tmp_path / path))
+
+
+def test_a_model_that_is_not_there_is_named() -> None:
+    with pytest.raises(TidemillError, match=r"TIDEMILL_NOT_YET.*cost\.model=tuples"):
+        cost_model("tuples")
