@@ -18,7 +18,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 import tidemill
 from benchmarks import changes
 from benchmarks.data import BUILD, load_delta, tpch_files, tpch_numbers, tpch_query
-from benchmarks.measure import Measure
+from tidemill.calibrate.measure import Measure
 
 SCALE = float(os.environ.get("TIDEMILL_BENCH_SCALE", "0.1"))
 ROUNDS = int(os.environ.get("TIDEMILL_BENCH_ROUNDS", "1"))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidemill.plan.ops import Aggregate, Join, Op, Partial
-from tidemill.search.costing import CpuMs, Facts, Read, Rows, Work
+from tidemill.search.costing import Constant, CpuMs, Facts, Read, Rows, Work
 from tidemill.tvr.form import DELTA
 
 from .default import DefaultCostModel
@@ -25,6 +25,11 @@ class TuplesCostModel(DefaultCostModel):
 
     name: str = "tuples"
     noise: float = 0.0
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """None: rows are counted."""
+        return ()
 
     def cost(self, op: Op, reads: Sequence[Read], output: Rows, facts: Facts) -> CpuMs:
         """Rows that arrive at one operator of many that may stand for one of the query; `total` counts those of all."""

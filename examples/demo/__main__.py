@@ -12,8 +12,8 @@ from rich.console import Console
 
 from benchmarks import changes
 from benchmarks.data import tpch_query
-from benchmarks.measure import Measure, Measured
 from examples.demo import report, running_example, world
+from tidemill.calibrate.measure import Measure, Measured
 
 QUERIES = (1, 3, 5, 10)
 SHARE = 0.01

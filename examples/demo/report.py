@@ -6,7 +6,7 @@ from pyspark.sql import Row
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measure import Measured
+from tidemill.calibrate.measure import Measured
 
 WIDTH = 118  # where the output is not a terminal, rich would take 80 columns and break the tables
 

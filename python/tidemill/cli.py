@@ -2,6 +2,7 @@
 
 tidemill sql [--formats delta] ...   spark-sql with everything set; what follows are spark-sql's own options
 tidemill explain FILE                how the CREATE INCREMENTAL VIEW, or the query, at the end of a file would be kept
+tidemill calibrate [--output FILE]   measure the cost model's constants on this machine (docs/costs.md)
 tidemill jar                         where the jar is, for spark-submit --jars
 """
 
@@ -16,7 +17,6 @@ from typing import NoReturn
 
 LATER = {
     "run": "the scheduler as a service comes in a later version; fire points with REFRESH INCREMENTAL VIEW name AT n",
-    "calibrate": "calibration of the cost model comes in a later version; its constants are in cost_model/",
 }
 PYTHON = "spark.tidemill.python"
 # spark-submit's own options for what the builder knows as settings.
@@ -39,6 +39,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         command.add_argument(
             "--formats", default="", help="table formats to fetch from Maven, separated by commas: delta"
         )
+    calibrate = commands.add_parser(
+        "calibrate", help="measure the constants of the cost model on this machine", allow_abbrev=False
+    )
+    calibrate.add_argument("--output", type=Path, default=Path("tidemill-costs.json"), help="the file to write")
+    calibrate.add_argument("--rounds", type=_positive, default=5, help="how often each benchmark is measured")
     commands.add_parser("jar", help="print the path of the jar")
     for name in LATER:
         commands.add_parser(name, help="not in this version", allow_abbrev=False)
@@ -52,11 +57,48 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command in LATER:
         print(f"tidemill {arguments.command}: {LATER[arguments.command]}", file=sys.stderr)
         return 2
+    if arguments.command == "calibrate":
+        given, rest = _settings(rest)
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if arguments.command == "calibrate":
+        return run_calibration(arguments.output, arguments.rounds, given)
     from tidemill.bridge.jar import jar_path
 
     print(jar_path())
+    return 0
+
+
+def _positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise ValueError(text)
+    return number
+
+
+def run_calibration(output: Path, rounds: int, given: Mapping[str, str]) -> int:
+    """Calibrate in a session of this process: local unless `given` says otherwise."""
+    import pyspark
+    from pyspark.sql import SparkSession
+
+    from tidemill.bridge.attach import configure
+    from tidemill.calibrate.command import calibrate
+
+    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    builder = SparkSession.Builder().appName("tidemill calibrate")
+    for name, value in {"spark.master": "local[*]", **quiet, **given}.items():
+        builder.config(name, value)
+    configure(builder)
+    # The jar is for exactly this Spark, whatever other one SPARK_HOME may name.
+    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        calibrate(spark, output, rounds)
+    except OSError as error:
+        print(f"tidemill calibrate: {output}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    finally:
+        spark.stop()
     return 0
 
 

@@ -25,9 +25,8 @@ def test_jar_prints_the_path(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.strip() == str(jar_path())
 
 
-@pytest.mark.parametrize("command", ["run", "calibrate"])
-def test_what_comes_later_says_so(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([command]) == 2
+def test_what_comes_later_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run"]) == 2
     assert "comes in a later version" in capsys.readouterr().err
 
 
@@ -49,6 +48,22 @@ def test_lists_are_added_to() -> None:
 def test_an_unknown_format_is_refused() -> None:
     with pytest.raises(SystemExit, match="cannot set up the format avro"):
         cli.main(["sql", "--formats", "avro"])
+
+
+def test_calibrate_takes_settings_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[object] = []
+
+    def run(*given: object) -> int:
+        calls.append(given)
+        return 0
+
+    monkeypatch.setattr(cli, "run_calibration", run)
+    assert cli.main(["calibrate", "--output", "a.json", "--conf", "spark.master=local[1]"]) == 0
+    assert calls == [(Path("a.json"), 5, {"spark.master": "local[1]"})]
+    for refused in (["--rounds", "0"], ["--rounds", "x"], ["-e", "SELECT 1"]):
+        with pytest.raises(SystemExit):
+            cli.main(["calibrate", *refused])
+    assert len(calls) == 1
 
 
 def test_explain_needs_a_statement(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def shared() -> Iterator[list[str]]:
         return plan
 
     with (
-        mock.patch.object(planner, "_model", return_value=Eager(noise=0.0)),
+        mock.patch.object(planner, "cost_model", return_value=Eager(noise=0.0)),
         mock.patch("tidemill.runtime.planning.plan_run", planned),
     ):
         yield names

@@ -31,7 +31,7 @@ def cost_model(name: str, path: str = "") -> CostModel:
         TidemillError: TIDEMILL_NOT_YET if there is no such model, TIDEMILL_INVALID_SETTING if the file cannot be used.
     """
     model = _shipped(name)
-    if not path or not isinstance(model, Calibrated):
+    if not path or not isinstance(model, Calibrated) or not model.constants:
         return model
     try:
         status = os.stat(path)

@@ -1,0 +1,155 @@
+"""The benchmarks that the constants are measured with: what each runs, at two sizes.
+
+A benchmark does one thing more than the one that its constant's recipe takes off. Rows are made in one task, so that
+nothing is exchanged unless an exchange is what is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidemill.calibrate.fit import Recipe
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RECIPES: Mapping[str, Recipe] = {
+    "scan": Recipe("scan"),
+    "changes": Recipe("changes"),
+    "row": Recipe("project", base="keys", times=2),  # a filter and a project
+    # The parts of groups go through a table too: one for each five rows.
+    "hash": Recipe("aggregate", base="keys", times=1.2),
+    "probe": Recipe("join", base="keys"),
+    "shuffle": Recipe("exchange", base="narrow"),
+    "write": Recipe("write", base="wide"),
+    "kept": Recipe("kept"),
+    "file": Recipe("files"),
+    "step": Recipe("step", fixed=True),
+}
+
+# Seven columns, as wide as what a state holds: numbers, a decimal, a date, texts, a sign in words.
+WIDE = (
+    "id AS k",
+    "CAST(id % 7 AS INT) AS line",
+    "CAST(id % 100000 AS DECIMAL(12, 2)) AS price",
+    "id / 7.0D AS share",
+    "date_add(DATE'1992-01-01', CAST(id % 2500 AS INT)) AS day",
+    "concat('Supplier#', CAST(id % 10000 AS STRING)) AS name",
+    "CASE WHEN id % 5 < 3 THEN 'insert' WHEN id % 5 = 3 THEN 'delete' ELSE 'update_postimage' END AS kind",
+)
+# Three of them: what a query reads of a table.
+NARROW = ("k", "price", "name")
+SIGN = "CASE WHEN kind = 'insert' OR kind = 'update_postimage' THEN 1L ELSE -1L END AS sign"
+# Keys in no order, each of them five times; a long multiplied by so much stays a long.
+KEYS = "CAST(id * 2654435761 % {groups} AS LONG) * 7919 AS key"
+BROADCAST_ROWS = 50_000
+ROWS_OF_A_FILE = 10
+
+
+class Data:
+    """The tables that benchmarks read, and where they write; made in one folder for one session."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self._folder = folder
+        self._written = 0
+
+    def made(self, rows: int) -> DataFrame:
+        """So many rows, wide, computed as they are read."""
+        return self.spark.range(0, rows, 1, 1).selectExpr(*WIDE)
+
+    def keys(self, rows: int, groups: int) -> DataFrame:
+        """So many rows of a key and a number, computed as they are read."""
+        return self.spark.range(0, rows, 1, 1).selectExpr(KEYS.format(groups=groups), "id AS v")
+
+    def table(self, rows: int) -> DataFrame:
+        """So many rows in one file."""
+        return self._stored(f"rows_{rows}", self.made(rows))
+
+    def files(self, files: int) -> DataFrame:
+        """So many files of a few rows."""
+        made = self.spark.range(0, files * ROWS_OF_A_FILE, 1, files).selectExpr(*WIDE)
+        return self._stored(f"files_{files}", made)
+
+    def _stored(self, name: str, made: DataFrame) -> DataFrame:
+        path = self._folder / name
+        if not path.exists():
+            made.write.parquet(path.as_uri())
+        return self.spark.read.schema(made.schema).parquet(path.as_uri())
+
+    def write(self, rows: DataFrame) -> None:
+        """Into a new folder."""
+        self._written += 1
+        rows.write.parquet((self._folder / f"written_{self._written}").as_uri())
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """What is run; `size` counts rows, or files."""
+
+    sizes: tuple[int, int]
+    run: Callable[[Data, int], None]
+
+    def scaled(self, scale: float) -> tuple[int, int]:
+        """The sizes times `scale`, two different ones at least."""
+        small = max(1, round(self.sizes[0] * scale))
+        return small, max(small + 1, round(self.sizes[1] * scale))
+
+
+def _read(rows: DataFrame) -> None:
+    """Computes all rows and all columns of them."""
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def _summed(rows: DataFrame) -> None:
+    """The same in one row, so that nothing is made of rows that are only counted on."""
+    _read(rows.selectExpr(*(f"sum(`{c}`)" for c in rows.columns)))
+
+
+def _groups(rows: int) -> int:
+    return max(1, rows // 5)
+
+
+def _project(data: Data, rows: int) -> None:
+    keys = data.keys(rows, _groups(rows)).where("key % 100 <> 99")
+    _summed(keys.selectExpr("CASE WHEN v % 3 = 0 THEN key ELSE v END AS key", "key + v * 2 AS v"))
+
+
+def _aggregate(data: Data, rows: int) -> None:
+    priced = data.keys(rows, _groups(rows)).selectExpr("key", "CAST(v % 100000 AS DECIMAL(12, 2)) AS price")
+    _read(priced.groupBy("key").agg({"price": "sum", "key": "count"}))
+
+
+def _join(data: Data, rows: int) -> None:
+    from pyspark.sql.functions import broadcast
+
+    small = data.keys(BROADCAST_ROWS, BROADCAST_ROWS).selectExpr("key", "v AS w")
+    _summed(data.keys(rows, BROADCAST_ROWS).join(broadcast(small), "key").select("w", "v"))
+
+
+def _step(data: Data, rows: int) -> None:
+    data.write(data.table(rows).groupBy("line").sum("k"))
+
+
+ROWS = (400_000, 2_000_000)
+LIGHT = (2_000_000, 10_000_000)  # a few nanoseconds a row
+HEAVY = (100_000, 500_000)
+GROUPED = (200_000, 1_000_000)
+BENCHMARKS: Mapping[str, Benchmark] = {
+    "scan": Benchmark(ROWS, lambda data, n: _read(data.table(n).select(*NARROW))),
+    "changes": Benchmark(ROWS, lambda data, n: _read(data.table(n).selectExpr(*NARROW, SIGN))),
+    "kept": Benchmark(ROWS, lambda data, n: _read(data.table(n))),
+    "files": Benchmark((16, 96), lambda data, n: _read(data.files(n))),
+    "keys": Benchmark(LIGHT, lambda data, n: _summed(data.keys(n, _groups(n)))),
+    "project": Benchmark(LIGHT, _project),
+    "join": Benchmark(LIGHT, _join),
+    "aggregate": Benchmark(GROUPED, _aggregate),
+    "narrow": Benchmark(ROWS, lambda data, n: _read(data.made(n).select(*NARROW))),
+    "exchange": Benchmark(ROWS, lambda data, n: _read(data.made(n).select(*NARROW).repartition(2, "k"))),
+    "wide": Benchmark(HEAVY, lambda data, n: _read(data.made(n))),
+    "write": Benchmark(HEAVY, lambda data, n: data.write(data.made(n))),
+    "step": Benchmark((100, 1_000), _step),
+}

@@ -1,0 +1,92 @@
+"""From measurements to constants; knows neither Spark nor what was run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+Samples = Mapping[str, Mapping[int, Sequence[float]]]
+"""Benchmark -> size -> CPU milliseconds, one for each round."""
+LEAST = 0.01
+"""Of the shipped value: below this share, what was measured is noise around nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Where a constant comes from: what one more unit of size costs, above what it costs in another benchmark.
+
+    Attributes:
+        benchmark, base: the two; without `base` nothing is taken off.
+        times: how often a unit of size spends the constant.
+        fixed: the constant is what is left of the benchmark's cost at size 0.
+    """
+
+    benchmark: str
+    base: str | None = None
+    times: float = 1.0
+    fixed: bool = False
+
+    @property
+    def benchmarks(self) -> tuple[str, ...]:
+        return (self.benchmark,) if self.base is None else (self.benchmark, self.base)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A constant as measured.
+
+    Attributes:
+        off: half of the single rounds come to values that are at most so far from it.
+        lost: it was lost in the noise; the value is the least that the constant may have.
+    """
+
+    value: float
+    off: float
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """CPU milliseconds by size: `fixed` at size 0, `slope` for each unit more."""
+
+    fixed: float
+    slope: float
+
+
+def line(points: Iterable[tuple[float, float]]) -> Line:
+    """The line of least squares through points (size, CPU milliseconds) of two sizes or more.
+
+    >>> line([(0, 5.0), (10, 7.0), (20, 9.0)])
+    Line(fixed=5.0, slope=0.2)
+    """
+    found = list(points)
+    x, y = fmean(p[0] for p in found), fmean(p[1] for p in found)
+    slope = sum((p[0] - x) * (p[1] - y) for p in found) / sum((p[0] - x) ** 2 for p in found)
+    return Line(y - slope * x, slope)
+
+
+def fitted(recipes: Mapping[str, Recipe], samples: Samples, shipped: Mapping[str, float]) -> dict[str, Fitted]:
+    """The constants of the recipes, each from the medians of the rounds."""
+    found = {}
+    for name, recipe in recipes.items():
+        rounds = min(len(seen) for b in recipe.benchmarks for seen in samples[b].values())
+        single = [_value(recipe, {b: _of_round(samples[b], i) for b in recipe.benchmarks}) for i in range(rounds)]
+        value = _value(recipe, {b: _medians(samples[b]) for b in recipe.benchmarks})
+        least = LEAST * shipped[name]
+        found[name] = Fitted(max(value, least), median(abs(v - value) for v in single), value < least)
+    return found
+
+
+def _value(recipe: Recipe, lines: Mapping[str, Line]) -> float:
+    of = lines[recipe.benchmark]
+    base = 0.0 if recipe.base is None else lines[recipe.base].slope
+    return of.fixed if recipe.fixed else (of.slope - base) / recipe.times
+
+
+def _medians(seen: Mapping[int, Sequence[float]]) -> Line:
+    return line((size, median(times)) for size, times in seen.items())
+
+
+def _of_round(seen: Mapping[int, Sequence[float]], number: int) -> Line:
+    return line((size, times[number]) for size, times in seen.items())
