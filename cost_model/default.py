@@ -39,14 +39,31 @@ from tidemill.plan.query import Query
 from tidemill.search.costing import Constant, CpuMs, Facts, Read, Rows, Work
 from tidemill.tvr.form import Time
 
+# Guesses, where nothing was measured and no statistics are there. They are about data, not about the machine.
 UNKNOWN_ROWS = 1e6
 """Rows of a source without statistics."""
+BYTES_PER_ROW = 50
+"""Of a columnar file: rows of a source of which only the size is known."""
 UNKNOWN_CHANGE = 0.01
-"""Share of a source that is assumed to change per run where nothing is known."""
+"""Share of a source that is assumed to change per run."""
 EQUALITY_SELECTIVITY = 0.05
+"""Share of rows that a comparison of a column with a literal for equality leaves."""
 OTHER_SELECTIVITY = 0.4
+"""The same of any other condition."""
+SEMI_SELECTIVITY = 0.5
+"""Share of rows that a semi or anti join leaves where its other side is not given."""
+LEAST_SEMI_SELECTIVITY = 0.1
+"""Share that it leaves at the least."""
 GROUP_SHARE = 0.2
 """Groups per input row of an aggregate with keys."""
+ROWS_PER_KEY = 4
+"""Rows that a filter by keys finds for each key."""
+LEAST_KEY_SHARE = 0.0005
+"""Share of rows that it leaves at the least."""
+UNKNOWN_LIMIT = 100.0
+"""Rows of a LIMIT that is no literal."""
+SORT_PASSES = 2
+"""Passes over a row (`row`) to keep the first ones of an order."""
 
 
 PER_ROW = "ms/row"
@@ -115,9 +132,9 @@ class DefaultCostModel:
             case FinalChange():
                 return Rows(2 * inputs[1])
             case KeyFilter():
-                return Rows(min(inputs[0], max(inputs[1] * 4, inputs[0] * 0.0005)))
+                return Rows(min(inputs[0], max(inputs[1] * ROWS_PER_KEY, inputs[0] * LEAST_KEY_SHARE)))
             case Limit(limit=limit):
-                return Rows(min(inputs[0], float(getattr(limit, "value", None) or 100)))
+                return Rows(min(inputs[0], float(getattr(limit, "value", None) or UNKNOWN_LIMIT)))
             case Sum() | Union():
                 return Rows(sum(inputs))
             case StateScan() | ResultScan() | HeldScan():
@@ -127,7 +144,9 @@ class DefaultCostModel:
 
     def _join_rows(self, op: Join, kind: str, inputs: Sequence[Rows], facts: Facts) -> Rows:
         if kind in {"semi", "anti"}:
-            return Rows(inputs[0] * 0.5 if len(inputs) < 2 else min(inputs[0], max(inputs[1], inputs[0] * 0.1)))
+            if len(inputs) < 2:
+                return Rows(inputs[0] * SEMI_SELECTIVITY)
+            return Rows(min(inputs[0], max(inputs[1], inputs[0] * LEAST_SEMI_SELECTIVITY)))
         if kind == "existence":
             return inputs[0]
         share = facts.selectivity.get(op.condition)
@@ -161,7 +180,7 @@ class DefaultCostModel:
             case Final() | Filter():
                 return CpuMs(total * self.row)
             case Limit():
-                return CpuMs(total * self.row * 2)
+                return CpuMs(total * self.row * SORT_PASSES)
             case _:
                 return CpuMs(total * self.row)
 
@@ -192,7 +211,7 @@ def source_rows(facts: Facts, source: int, time: Time | None = None) -> float:
     if known is None:
         return UNKNOWN_ROWS
     if known.rows is None:
-        return known.bytes / 50 if known.bytes else UNKNOWN_ROWS  # about 50 bytes a row in a columnar file
+        return known.bytes / BYTES_PER_ROW if known.bytes else UNKNOWN_ROWS
     return known.rows
 
 
