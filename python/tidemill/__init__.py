@@ -14,18 +14,31 @@ if TYPE_CHECKING:
     from tidemill.bridge.attach import configure as configure
     from tidemill.view import IncrementalView as IncrementalView
     from tidemill.view import at as at
+    from tidemill.view import complete as complete
     from tidemill.view import create_incremental_view as create_incremental_view
+    from tidemill.view import expected as expected
     from tidemill.view import on_demand as on_demand
 
 __version__ = "0.1.0"
 
-__all__ = ["IncrementalView", "__version__", "at", "configure", "create_incremental_view", "on_demand"]
+__all__ = [
+    "IncrementalView",
+    "__version__",
+    "at",
+    "complete",
+    "configure",
+    "create_incremental_view",
+    "expected",
+    "on_demand",
+]
 
 _MODULES = {
     "configure": "tidemill.bridge.attach",
     "IncrementalView": "tidemill.view",
     "at": "tidemill.view",
+    "complete": "tidemill.view",
     "create_incremental_view": "tidemill.view",
+    "expected": "tidemill.view",
     "on_demand": "tidemill.view",
 }
 

@@ -8,14 +8,14 @@ from urllib.parse import unquote, urlsplit
 
 from tidemill.sql.create import POLICIES
 from tidemill.sql.cursor import Cursor
-from tidemill.sql.render import create_text, name_text
+from tidemill.sql.render import create_text, expect_text, name_text
 from tidemill.sql.schedule import second_of_day
-from tidemill.sql.statements import AtTime, Column, Create, OnDemand, Point
+from tidemill.sql.statements import AtTime, Column, Create, Expectation, OnDemand, Point
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-__all__ = ["IncrementalView", "at", "create_incremental_view", "on_demand"]
+__all__ = ["IncrementalView", "at", "complete", "create_incremental_view", "expected", "on_demand"]
 
 
 def at(time: str, cost: float = 1.0, output: bool = True) -> Point:
@@ -26,6 +26,22 @@ def at(time: str, cost: float = 1.0, output: bool = True) -> Point:
 def on_demand(cost: float = 1.0, output: bool = True) -> Point:
     """A point that only REFRESH fires."""
     return Point(OnDemand(), float(cost), output)
+
+
+def expected(table: str, rows: int, *, per: str = "CYCLE", deletes: float = 0.0) -> Expectation:
+    """So many changed rows of `table` per 'CYCLE' or 'DAY', of which `deletes` per cent are deletes; 0: none at all."""
+    if rows < 0 or rows >= 10**18:
+        raise ValueError(f"rows must be a number from 0 on, of at most 18 digits, not {rows}")
+    if per.upper() not in ("CYCLE", "DAY"):
+        raise ValueError(f"per must be CYCLE or DAY, not {per!r}")
+    if not 0 <= deletes <= 100:
+        raise ValueError(f"deletes is a percentage from 0 to 100, not {deletes}")
+    return Expectation(_parts(table), int(rows), per.upper(), float(deletes))
+
+
+def complete(table: str) -> Expectation:
+    """`table` gets no more data in this cycle."""
+    return Expectation(_parts(table))
 
 
 def create_incremental_view(
@@ -40,6 +56,7 @@ def create_incremental_view(
     partitioned_by: Sequence[str] = (),
     location: str | None = None,
     properties: Mapping[str, str] | None = None,
+    expect: Sequence[Expectation] = (),
     policy: str = "AUTO",
     deferred: bool = False,
     if_not_exists: bool = False,
@@ -47,7 +64,8 @@ def create_incremental_view(
     """Runs CREATE INCREMENTAL VIEW and returns the view.
 
     `name` is SQL: possibly qualified, back-quoted where needed. `columns`: names, or pairs of name and comment.
-    `schedule`: one ON DEMAND point by default. `format`: 'parquet' (default) or 'delta'.
+    `schedule`: one ON DEMAND point by default. `format`: 'parquet' (default) or 'delta'. `expect`: see `expected` and
+    `complete`.
     Raises what the statement raises.
     """
     if policy.upper() not in POLICIES:
@@ -63,6 +81,7 @@ def create_incremental_view(
         partitioned_by=tuple(partitioned_by),
         location=location,
         properties=tuple((properties or {}).items()),
+        expect=tuple(expect),
         policy=policy.upper(),
         deferred=deferred,
         if_not_exists=if_not_exists,
@@ -113,6 +132,14 @@ class IncrementalView:
     def explain(self, mode: str = "PLAN") -> str:
         """EXPLAIN INCREMENTAL: the plan of the next run, as text or (mode 'JSON') as JSON text."""
         return str(self._row(f"EXPLAIN INCREMENTAL {mode} VIEW {self._name}")[0])
+
+    def expect(self, *expectations: Expectation) -> None:
+        """ALTER ... SET EXPECT: what will arrive, for all plans from the next one on, in place of what was said before.
+
+        `expectations`: made by `tidemill.expected` and `tidemill.complete`; of tables that are not named, and of all if
+        there are none, the view's own history tells.
+        """
+        self._spark.sql(f"ALTER INCREMENTAL VIEW {self._name} SET EXPECT ({expect_text(expectations)})")
 
     def history(self, limit: int | None = None) -> DataFrame:
         """SHOW REFRESHES: newest first."""

@@ -8,7 +8,7 @@ from typing import Any
 from tidemill.memo.memo import Expression
 from tidemill.plan.ops import Changes, HeldScan, ResultScan, Scan, StateScan
 from tidemill.plan.text import Printer
-from tidemill.search.explanation import Explanation, Used
+from tidemill.search.explanation import Explanation, PlannedPoint, Used
 from tidemill.search.run_plan import RunPlan
 from tidemill.search.seed import CORE, Candidate
 from tidemill.search.settle import preference_apart
@@ -20,7 +20,8 @@ def document(run: RunPlan, stored: Mapping[str, int]) -> dict[str, Any]:
     """What is done at each point, what is kept, what it costs, what lost and how long it was searched.
 
     Costs are CPU milliseconds. A step's inputs name the steps that it reads; `reads` names sources, states or the
-    result; `saves` the state that keeps its rows. `stored`: bytes of the states that are there.
+    result; `saves` the state that keeps its rows. `expected`: what arrives until a point to come. `stored`: bytes
+    of the states that are there.
     """
     why = run.explanation
     found = why.found
@@ -34,7 +35,7 @@ def document(run: RunPlan, stored: Mapping[str, int]) -> dict[str, Any]:
         "kind": run.kind,
         "reason": run.reason,
         "points": [
-            {"point": p.number, "price": p.price, "output": p.output, "steps": each}
+            {"point": p.number, "price": p.price, "output": p.output, "expected": _expected(why, p), "steps": each}
             for p, each in zip(why.points, steps, strict=True)
         ],
         "methods": list(run.methods) if not why.schedule else _methods(why),
@@ -62,6 +63,17 @@ def document(run: RunPlan, stored: Mapping[str, int]) -> dict[str, Any]:
             "stopped": found.explored.stopped,
         },
     }
+
+
+def _expected(why: Explanation, point: PlannedPoint) -> dict[str, dict[str, float | None]]:
+    """The rows that are expected of each source that changes, since the point that is planned before."""
+    names = {n: s.name for n, s in why.found.memo.query.sources.items()}
+    changing = {n: c for n, c in point.expected.items() if c.changed}
+    return {names[n]: {"inserts": _rounded(c.inserts), "deletes": _rounded(c.deletes)} for n, c in changing.items()}
+
+
+def _rounded(rows: float | None) -> float | None:
+    return None if rows is None else round(rows, 1)
 
 
 def _priced(costs: Sequence[float], prices: Sequence[float]) -> float:

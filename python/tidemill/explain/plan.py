@@ -16,6 +16,8 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
     yield "methods: " + (", ".join(shown["methods"]) or "none")
     for point in shown["points"]:
         yield f"point {point['point']}: price {point['price']}, output {str(point['output']).lower()}"
+        for name, rows in point["expected"].items():
+            yield f"  expects {name}: {_count(rows['inserts'])} inserts, {_count(rows['deletes'])} deletes"
         steps = point["steps"]
         read = {i for s in steps for i in s["inputs"]}
         for step in steps:
@@ -33,6 +35,10 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
         f"search: {search['groups']} groups, {search['rules_fired']} rules fired, {search['milliseconds']} ms, "
         f"{search['stopped']}"
     )
+
+
+def _count(rows: float | None) -> str:
+    return "unknown" if rows is None else f"{rows:.0f}"
 
 
 def _tree(step: Mapping[str, Any], steps: list[Mapping[str, Any]], depth: int) -> Iterator[str]:

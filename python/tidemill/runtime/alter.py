@@ -7,7 +7,7 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
-from tidemill.runtime import analysis, catalog, graph, planning, sessions, views
+from tidemill.runtime import analysis, arrivals, catalog, graph, planning, sessions, views
 from tidemill.runtime.replace import alter_query
 from tidemill.runtime.views import View
 from tidemill.sql.statements import (
@@ -15,6 +15,7 @@ from tidemill.sql.statements import (
     Alter,
     RenameTo,
     SetComment,
+    SetExpect,
     SetPolicy,
     SetProperties,
     SetQuery,
@@ -24,9 +25,9 @@ from tidemill.sql.statements import (
 
 def alter(jvm: Jvm, statement: Alter, sql: str, warnings: list[str]) -> list[list[Any]]:
     """Raises TIDEMILL_NOT_FOUND, TIDEMILL_NOT_AN_INCREMENTAL_VIEW; TIDEMILL_ALREADY_EXISTS for a new name that is
-    taken, RECURSIVE_VIEW for one that the query reads; UNSET_NONEXISTENT_PROPERTIES; TIDEMILL_NOT_INCREMENTAL,
-    TIDEMILL_SOURCE_WITHOUT_CHANGES for a policy that the query cannot have; TIDEMILL_CONCURRENT_REFRESH if another
-    ALTER came first; what CREATE raises for AS.
+    taken, RECURSIVE_VIEW for one that the query reads; TIDEMILL_INVALID_CLAUSE for EXPECT;
+    UNSET_NONEXISTENT_PROPERTIES; TIDEMILL_NOT_INCREMENTAL, TIDEMILL_SOURCE_WITHOUT_CHANGES for a policy that the query
+    cannot have; TIDEMILL_CONCURRENT_REFRESH if another ALTER came first; what CREATE raises for AS.
     """
     view = views.find(jvm, statement.name)
     match statement.action:
@@ -37,7 +38,7 @@ def alter(jvm: Jvm, statement: Alter, sql: str, warnings: list[str]) -> list[lis
             alter_query(jvm, view, query, sql, warnings)
         case action:
             _check(jvm, view, action)
-            views.amend(view, action)
+            views.amend(view, _dated(view, action))
             _tell_readers(view, action)
     return []
 
@@ -68,6 +69,8 @@ def _check(jvm: Jvm, view: View, action: Action) -> None:
             working = sessions.working(jvm, view.definition.settings)
             with analysis.analysed_again(working, view.definition) as document:
                 analysis.check_findings(document, "AUTO")
+        case SetExpect(expect):
+            arrivals.expectations(expect, view.definition.namespace, (s["name"] for s in view.definition.sources))
         case SetProperties():
             _with(view, action).result.check()
         case UnsetProperties(keys, if_exists) if not if_exists:
@@ -83,6 +86,11 @@ def _check(jvm: Jvm, view: View, action: Action) -> None:
                 )
         case _:
             pass
+
+
+def _dated(view: View, action: Action) -> Action:
+    """EXPECT with the run after which it is said."""
+    return replace(action, run=view.head.run if view.head else None) if isinstance(action, SetExpect) else action
 
 
 def _with(view: View, action: Action) -> View:

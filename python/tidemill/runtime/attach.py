@@ -13,7 +13,7 @@ from tidemill.runtime.draft import Draft, drafted
 from tidemill.runtime.files import Files, child
 from tidemill.runtime.running import Occasion
 from tidemill.runtime.views import View
-from tidemill.sql.statements import Action, Create, SetComment, SetPolicy, SetProperties, SetSchedule
+from tidemill.sql.statements import Action, Create, SetComment, SetExpect, SetPolicy, SetProperties, SetSchedule
 
 
 def attach(
@@ -57,7 +57,8 @@ def attach(
             {**dict(statement.properties), **kept},
             statement.comment,
         )
-        for action in _amendments(view.definition.create, statement):
+        last = view.head.run if view.head is not None else None
+        for action in _amendments(view.definition.create, statement, last):
             views.amend(view, action)
         view.publish_if_behind()
         if view.head is not None:
@@ -95,10 +96,13 @@ def _difference(view: View, draft: Draft) -> str | None:
     return None if old.query.split() == str(draft.statement.query).split() else "its query is another one"
 
 
-def _amendments(old: Create, new: Create) -> list[Action]:
+def _amendments(old: Create, new: Create, run: int | None) -> list[Action]:
+    """`run`: the view's last."""
     found: list[Action] = []
     if old.schedule != new.schedule:
         found.append(SetSchedule(new.schedule))
+    if old.expect != new.expect:
+        found.append(SetExpect(new.expect, run))
     if old.policy != new.policy:
         found.append(SetPolicy(new.policy))
     if new.comment is not None and old.comment != new.comment:

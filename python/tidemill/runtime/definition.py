@@ -22,6 +22,7 @@ from tidemill.sql.statements import (
     Create,
     Resume,
     SetComment,
+    SetExpect,
     SetPolicy,
     SetProperties,
     SetSchedule,
@@ -114,6 +115,12 @@ class Definition:
         return bool(switches) and isinstance(switches[-1], Suspend)
 
     @property
+    def expect_said(self) -> int | None:
+        """The last run when EXPECT was said by ALTER (-1: there was none); None if CREATE said it."""
+        said = [a for a in self.amendments if isinstance(a, SetExpect)]
+        return None if not said else -1 if said[-1].run is None else said[-1].run
+
+    @property
     def file(self) -> str:
         """The definition's file, below the location."""
         return VIEW_FILE if self.number == 0 else definition_file(self.number)
@@ -165,6 +172,8 @@ def amended(create: Create, action: Action) -> Create:
     match action:
         case SetSchedule(schedule):
             return replace(create, schedule=schedule)
+        case SetExpect(expect):
+            return replace(create, expect=expect)
         case SetPolicy(policy):
             return replace(create, policy=policy)
         case SetComment(comment):

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
-from tidemill.runtime import views
+from tidemill.runtime import arriving, views
 from tidemill.runtime.analysis import type_text
 from tidemill.runtime.views import View
 from tidemill.sql.not_yet import not_in_effect
-from tidemill.sql.render import schedule_text
+from tidemill.sql.render import expect_text, schedule_text
 from tidemill.sql.statements import Describe
 
 Line = tuple[str, str, str | None]
@@ -52,6 +52,9 @@ def _extended(view: View) -> Iterator[Line]:
         yield "Comment", create.comment, None
     yield "Status", view.status, None
     yield "Schedule", schedule_text(create.schedule), None
+    if create.expect:
+        over = any(e.rows is None for e in create.expect) and arriving.outlook(view).over
+        yield "Expect", expect_text(create.expect), "COMPLETE was said of an earlier cycle" if over else None
     yield "Refresh Policy", create.policy, None
     yield "Format", definition.format, None
     yield "Location", definition.location, None

@@ -10,7 +10,7 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
-from tidemill.runtime import analysis, graph, sessions, wire
+from tidemill.runtime import analysis, arrivals, graph, sessions, wire
 from tidemill.runtime.definition import ViewColumn
 from tidemill.sources import registry
 from tidemill.sql.not_yet import not_in_effect
@@ -70,14 +70,15 @@ class Draft:
 def drafted(jvm: Jvm, statement: Create, name: tuple[str, ...]) -> Iterator[Draft]:
     """Analyses the statement's query under the caller's settings; the analysis lasts as long as the block.
 
-    Raises TIDEMILL_TEMPORARY_OBJECT, TIDEMILL_NON_DETERMINISTIC, TIDEMILL_COLUMN_MISMATCH, RECURSIVE_VIEW, and what
-    Spark says.
+    Raises TIDEMILL_TEMPORARY_OBJECT, TIDEMILL_NON_DETERMINISTIC, TIDEMILL_COLUMN_MISMATCH, TIDEMILL_INVALID_CLAUSE
+    (EXPECT), RECURSIVE_VIEW, and what Spark says.
     """
     captured = jvm.invoke("settings", {})
     working = sessions.working(jvm, captured["confs"])
     assert isinstance(statement.query, str), "the iterative form is refused by the parser"
     with analysis.analysed(working, statement.query, captured["catalog"], captured["namespace"]) as found:
         analysis.check_findings(found, statement.policy)
+        arrivals.expectations(statement.expect, captured["namespace"], (s["name"] for s in found["sources"]))
         graph.refuse_cycle(jvm, name, found["sources"])
         columns = _columns(statement, found, name)
         partitions = _partitions(statement, columns, name, cased=working.session.conf().get(CASE_SENSITIVE) == "true")

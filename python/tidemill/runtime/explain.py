@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.explain import explained
-from tidemill.runtime import analysis, planning, sessions, views
+from tidemill.runtime import analysis, arriving, planning, sessions, views
+from tidemill.runtime.arrivals import Outlook, Run, expectations
 from tidemill.runtime.planning import Situation
 from tidemill.runtime.views import View
 from tidemill.search.run_plan import RunPlan
@@ -52,36 +55,42 @@ def _of_view(jvm: Jvm, view: View) -> RunPlan:
     with analysis.analysed_again(working, view.definition) as document:
         policy = view.definition.create.policy
         situation = planning.survey(working, document, view.head, policy, sessions.planner_settings(jvm))
-        if situation.idle:
+        idle = situation.idle
+        if idle:
             assert view.head is not None
             situation = planning.steady(situation, frozenset(view.head.states))
         schedule = view.definition.create.schedule
         last = view.head.row.point if view.head is not None else len(schedule)
-        return _of_cycle(situation, schedule, last + 1 if last < len(schedule) else 1)
+        number = last + 1 if last < len(schedule) else 1
+        arrived = situation.arrived(schedule, number)
+        present = Run(None, time.time(), replace(arrived, rows={}) if idle else arrived)
+        return _of_cycle(situation, number, arriving.outlook(view, present))
 
 
 def _of_create(jvm: Jvm, create: Create) -> RunPlan:
     """The plan of a run after a small change, right after the filling."""
-    with _analysed(jvm, create) as situation:
+    with _analysed(jvm, create) as (situation, outlook):
         filling = planning.plan(situation, "FIRST")
         planning.check_policy(situation, filling)
         after = planning.steady(situation, frozenset(s.name for s in filling.states))
-        return _of_cycle(after, create.schedule, 1)
+        return _of_cycle(after, 1, outlook)
 
 
-def _of_cycle(situation: Situation, schedule: Sequence[Point], number: int) -> RunPlan:
+def _of_cycle(situation: Situation, number: int, outlook: Outlook) -> RunPlan:
     """The plan of a point and of all after it until the next with output, which are planned together."""
-    forced = planning.forced(situation, requested=False)
-    if forced is None and not schedule[number - 1].output:
-        return planning.early(situation, schedule, number)
-    return planning.plan(situation, forced, point=(number, schedule[number - 1].cost))
+    forced, point = planning.forced(situation, requested=False), outlook.schedule[number - 1]
+    if forced is None and not point.output:
+        return planning.early(situation, number, outlook)
+    return planning.plan(situation, forced, point=(number, point.cost))
 
 
 @contextmanager
-def _analysed(jvm: Jvm, create: Create) -> Iterator[Situation]:
+def _analysed(jvm: Jvm, create: Create) -> Iterator[tuple[Situation, Outlook]]:
     captured: Mapping[str, Any] = jvm.invoke("settings", {})
     working = sessions.working(jvm, captured["confs"])
     assert isinstance(create.query, str), "the iterative form is refused by the parser"
     with analysis.analysed(working, create.query, captured["catalog"], captured["namespace"]) as document:
         analysis.check_findings(document, create.policy)
-        yield planning.survey(working, document, None, create.policy, sessions.planner_settings(jvm))
+        names = (str(s["name"]) for s in document["sources"])
+        outlook = Outlook(create.schedule, expectations(create.expect, captured["namespace"], names))
+        yield planning.survey(working, document, None, create.policy, sessions.planner_settings(jvm)), outlook

@@ -13,6 +13,7 @@ from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Scan, Tree
 from tidemill.plan.query import Query, read_query
 from tidemill.runtime import analysis
+from tidemill.runtime.arrivals import Arrived, Outlook, Rows, place
 from tidemill.runtime.history import RunRow
 from tidemill.runtime.record import Record, SourceAt, StoredState
 from tidemill.search.costing import HELD
@@ -27,6 +28,8 @@ from tidemill.sql.statements import Point
 # Rows by which EXPLAIN and the checks of CREATE let every source change, where nothing is known: one per cent.
 ASSUMED_CHANGE = 0.01
 ASSUMED_ROWS = 1e6
+# Expected rows from which a source is taken to change.
+LEAST_ROWS = 0.5
 # Reasons that the user asked for, or that no policy forbids. All others are reasons in the data: STRICT refuses them.
 ALLOWED_UNDER_STRICT = ("FIRST", "REQUESTED", "POLICY")
 
@@ -132,6 +135,19 @@ class Situation:
             if _recorded(s.entry)
         )
 
+    def arrived(self, schedule: Sequence[Point], number: int) -> Arrived:
+        """What came since the positions at the first moment; `number`: of the run's point."""
+        head = self.head
+        since = None
+        if head is not None:
+            since = head.output_run if head.filled else min(head.moments, default=None)
+        rows: dict[str, Rows | None] = {}
+        for n, change in self.changes.items():
+            source = self.query.sources[n]
+            if source.kind != "static":
+                rows[source.name] = _counted(change) if self.old.get(n) is not None else None
+        return Arrived(place(schedule, number), number == len(schedule), since, rows if since is not None else {})
+
     def position_texts(self) -> dict[str, str]:
         """Positions as the column of SHOW REFRESHES shows them."""
         return _texts(self.query, dict(self.new))
@@ -139,6 +155,13 @@ class Situation:
     def old_position_texts(self) -> dict[str, str]:
         head = self.head
         return _texts(self.query, {n: head.position_of(s.name) for n, s in self.query.sources.items()}) if head else {}
+
+
+def _counted(change: SourceChange) -> Rows | None:
+    """Inserts and deletes; None where nobody counted them."""
+    if not change.changed:
+        return 0.0, 0.0
+    return None if change.inserts is None or change.deletes is None else (change.inserts, change.deletes)
 
 
 def _texts(query: Query, positions: Mapping[int, Any]) -> dict[str, str]:
@@ -243,19 +266,22 @@ def _request(
     )
 
 
-def early(situation: Situation, schedule: Sequence[Point], number: int, lost: Collection[str] = ()) -> RunPlan:
+def early(situation: Situation, number: int, outlook: Outlook, lost: Collection[str] = ()) -> RunPlan:
     """The plan of a run without output: the early work that pays; without a step if none does.
 
-    `number`: of the run's point in the schedule. Until each point to come, up to the next with output, as much is
-    expected to happen to the sources as since the last run that left something; to one that no run has read, what is
-    assumed at a filling.
+    `number`: of the run's point in the schedule. What is expected to happen to the sources until each point to come, up
+    to the next with output, `outlook` says. Where it does not: as much as since the last run that left something; to
+    one that no run has read, what is assumed at a filling.
     """
+    schedule = outlook.schedule
+    foreseen = {n: outlook.ahead(s.name, number) for n, s in situation.query.sources.items()}
     step = situation.between[-1] if situation.between else situation.changes
     unread = situation.first and not situation.prepared
     ahead: list[Expected] = []
     due = next(i for i, p in enumerate(schedule[number:], number + 1) if p.output)
     for other, point in enumerate(schedule[number:due], number + 1):
-        step = {n: _expected(situation, n, change, unread=unread) for n, change in step.items()}
+        known = {n: rows[other - number - 1] for n, rows in foreseen.items()}
+        step = {n: _expected(situation, n, change, known[n], unread=unread) for n, change in step.items()}
         unread = False
         ahead.append(Expected(point.cost, point.output, step, other))
     request = _request(situation, None, lost)
@@ -263,10 +289,16 @@ def early(situation: Situation, schedule: Sequence[Point], number: int, lost: Co
     return plan_run(replace(request, price=own, point=number, ahead=planned_with(ahead)))
 
 
-def _expected(situation: Situation, source: int, change: SourceChange, *, unread: bool) -> SourceChange:
-    """What happens next to a source, as after `change`."""
+def _expected(
+    situation: Situation, source: int, change: SourceChange, known: Rows | None, *, unread: bool
+) -> SourceChange:
+    """What happens next to a source after `change`: what is known of it, or the same again."""
     rows = change.rows or situation.query.sources[source].rows
-    if unread:
+    if known is not None and situation.query.sources[source].kind != "static":
+        inserts, deletes = known
+        some = inserts + deletes >= LEAST_ROWS
+        change = replace(change, changed=some, old_readable=True, reason=None, inserts=inserts, deletes=deletes)
+    elif unread:
         share = (rows or ASSUMED_ROWS) * ASSUMED_CHANGE
         changed = situation.query.sources[source].kind != "static"
         change = replace(change, changed=changed, old_readable=True, reason=None, inserts=share, deletes=0.0)

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from tidemill.runtime.arrivals import Arrived
 from tidemill.runtime.history import RunRow
 from tidemill.search.compaction import Piece
 
 FORMAT = 3
+ARRIVED = "arrived"
 File = Mapping[str, Any]
 
 
@@ -83,7 +85,8 @@ class Record:
     waits for a run with output. `fingerprint`: of the query as analysed. `functions`: fingerprints of the session
     functions. `keys`: output columns that are a key of the content, None if it is a bag. `delta`: files of the signed
     change of the content by this run, None if it was not computed (a full run). `definition`: number of the view's
-    definition that the content stands for. `compacted`: states of which this run put pieces together.
+    definition that the content stands for. `compacted`: states of which this run put pieces together. `arrived`: what
+    came into the sources; the history keeps it with the row.
     """
 
     run: int
@@ -102,6 +105,7 @@ class Record:
     moments: Mapping[int, tuple[SourceAt, ...]] = field(default_factory=dict)
     held: tuple[StoredPiece, ...] = ()
     held_run: int | None = None
+    arrived: Arrived | None = None
 
     @property
     def filled(self) -> bool:
@@ -152,7 +156,7 @@ class Record:
             "fingerprint": self.fingerprint,
             "functions": dict(self.functions),
             "keys": None if self.keys is None else list(self.keys),
-            "metrics": self.row.to_json(),
+            "metrics": self.row.to_json() | ({ARRIVED: self.arrived.to_json()} if self.arrived is not None else {}),
         }
 
     @staticmethod
@@ -179,7 +183,13 @@ class Record:
             moments={int(run): tuple(SourceAt(**s) for s in sources) for run, sources in data["moments"].items()},
             held=tuple(map(_piece, data["held"])),
             held_run=data["held_run"],
+            arrived=arrived_of(data["metrics"]),
         )
+
+
+def arrived_of(metrics: Mapping[str, Any]) -> Arrived | None:
+    """What the history's row of a run says of arrivals; None for one that was written before they were recorded."""
+    return None if metrics.get(ARRIVED) is None else Arrived.from_json(metrics[ARRIVED])
 
 
 def _state(data: Mapping[str, Any]) -> StoredState:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.runtime import leases, metrics, sessions, wire, writers
 from tidemill.runtime.apply import Delta, ResultColumn, apply_delta, partition_ids
+from tidemill.runtime.arrivals import Arrived
 from tidemill.runtime.binder import Binder
 from tidemill.runtime.execution import Execution, Work, Written
 from tidemill.runtime.files import UndecidedError, parent
@@ -119,7 +120,14 @@ def run_without_output(view: View, situation: Situation, occasion: Occasion) -> 
         state_bytes=head.state_bytes if head else 0,
         positions=situation.old_position_texts(),
     )
-    record = replace(_before(view, situation), run=view.next_run, row=row, delta=(), compacted=())
+    record = replace(
+        _before(view, situation),
+        run=view.next_run,
+        row=row,
+        delta=(),
+        compacted=(),
+        arrived=situation.arrived(view.definition.create.schedule, occasion.point),
+    )
     view.log.commit(record)
     return record
 
@@ -157,6 +165,10 @@ class _Executed:
         """A state after the run, standing where the content will."""
         pieces = self.outcome.pieces.get(spec.name, ())
         return StoredState(spec.form, spec.columns, spec.text, pieces, spec.group, spec.parts)
+
+    def arrived(self, occasion: Occasion) -> Arrived:
+        """What came into the sources."""
+        return self.situation.arrived(self.view.definition.create.schedule, occasion.point)
 
     def row(self, occasion: Occasion, states: Iterable[StoredState], rows_out: Counts | None) -> RunRow:
         """The run's row."""
@@ -237,6 +249,7 @@ def _held_back(run: _Executed, occasion: Occasion) -> Record:
         held_run=held_run,
         fingerprint=before.fingerprint if before.filled else run.situation.fingerprint,
         functions=before.functions if before.filled else run.situation.functions,
+        arrived=run.arrived(occasion),
     )
     return replace(record, row=replace(row, state_bytes=record.state_bytes))
 
@@ -280,6 +293,7 @@ def _with_output(run: _Executed, occasion: Occasion) -> Record:
         delta=delta_files,
         definition=view.definition.number,
         compacted=tuple(str(s.state) for s in plan.steps if s.mode == "compact"),
+        arrived=run.arrived(occasion),
     )
 
 

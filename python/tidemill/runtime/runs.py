@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tidemill.bridge.jvm import Jvm
-from tidemill.runtime import planning, running
+from tidemill.runtime import arriving, planning, running
+from tidemill.runtime.arrivals import Run
 from tidemill.runtime.history import RunRow
 from tidemill.runtime.planning import Situation
 from tidemill.runtime.record import Record
@@ -75,7 +76,9 @@ def _may_work_early(situation: Situation, lost: Lost) -> bool:
 
 
 def _early(view: View, situation: Situation, occasion: Occasion, lost: Lost) -> RunPlan:
-    return planning.early(situation, view.definition.create.schedule, occasion.point, lost.states)
+    arrived = situation.arrived(view.definition.create.schedule, occasion.point)
+    outlook = arriving.outlook(view, Run(None, occasion.started_at / 1e6, arrived))
+    return planning.early(situation, occasion.point, outlook, lost.states)
 
 
 def _no_data(view: View, situation: Situation, occasion: Occasion) -> RunRow:

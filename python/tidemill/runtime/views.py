@@ -10,12 +10,13 @@ from functools import cached_property
 from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.errors import TidemillError
 from tidemill.runtime import catalog
+from tidemill.runtime.arrivals import RUNS_READ, Run
 from tidemill.runtime.catalog import Entry
 from tidemill.runtime.definition import AMENDMENTS, VIEW_FILE, Definition, definition_file
 from tidemill.runtime.files import Files, Status, child, numbered
 from tidemill.runtime.history import RunRow
 from tidemill.runtime.log import Log
-from tidemill.runtime.record import File, Record
+from tidemill.runtime.record import File, Record, arrived_of
 from tidemill.runtime.results import Result, result_of
 from tidemill.search.costing import HELD
 from tidemill.sql.statements import Action, action_from_json, to_json
@@ -71,6 +72,14 @@ class View:
         if self.definition.suspended:
             return "SUSPENDED"
         return "ACTIVE" if self.head is not None and self.head.filled else "NOT_FILLED"
+
+    def arrivals(self) -> list[Run]:
+        """What the last runs say of arrivals, the oldest first."""
+        found = []
+        for row in reversed(self.log.history(RUNS_READ) if self.head is not None else []):
+            if (arrived := arrived_of(row)) is not None:
+                found.append(Run(row["run"], row["started_at"] / 1e6, arrived, row["trigger"] == "CREATE"))
+        return found
 
     def history(self, limit: int | None) -> list[RunRow]:
         """The rows of its runs, newest first."""

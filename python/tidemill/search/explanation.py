@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidemill.memo.memo import Expression
+from tidemill.plan.change import SourceChange
 from tidemill.search.compaction import Compaction
 from tidemill.search.costing import CpuMs, Rows
 from tidemill.search.extract import Extractor, Planned
@@ -33,11 +34,13 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class PlannedPoint:
-    """A point of the schedule as it was planned: its number, the price of a unit of its work, whether it has output."""
+    """A point of the schedule as it was planned: its number, the price of a unit of its work, whether it has output;
+    of one to come, what is expected to happen to the sources until then."""
 
     number: int
     price: float
     output: bool
+    expected: Mapping[int, SourceChange] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -448,7 +448,7 @@ class _Planning:
                 run.leave(candidate)
         if held in saved:
             run.hold(held, "segment" if request.held else "base")
-        ahead = (PlannedPoint(p.number, p.price, p.output) for p in points)
+        ahead = (PlannedPoint(p.number, p.price, p.output, p.changes) for p in points)
         return run.plan("PARTIAL", None, rivals, (*self._own_point, *ahead), chosen)
 
     def _worth_saving(self, extractor: Extractor, demands: Sequence[int], possible: Collection[int]) -> Collection[int]:

@@ -195,8 +195,10 @@ def read_state_budget(cursor: Cursor) -> str:
     return text
 
 
-def read_expect(cursor: Cursor) -> tuple[Expectation, ...]:
-    """`( table { n ROWS [PER DAY | PER CYCLE] [WITH d PERCENT DELETES] | COMPLETE } [, ...] )`"""
+def read_expect(cursor: Cursor, *, empty: bool = False) -> tuple[Expectation, ...]:
+    """`( table { n ROWS [PER DAY | PER CYCLE] [WITH d PERCENT DELETES] | COMPLETE } [, ...] )`; `empty`: or `( )`."""
+    if empty and cursor.take("(", ")"):
+        return ()
     seen: set[tuple[str, ...]] = set()
 
     def read() -> Expectation:
@@ -257,7 +259,7 @@ CLAUSES = (
     Clause(("FINAL", "WORK"), "work", read_work("FINAL"), mark=True),
     Clause(("TOTAL", "WORK"), "work", read_work("TOTAL"), mark=True),
     Clause(("STATE", "BUDGET"), "state_budget", read_state_budget, mark=True),
-    Clause(("EXPECT",), "expect", read_expect, mark=True),
+    Clause(("EXPECT",), "expect", read_expect),
     Clause(("REFRESH", "POLICY"), "policy", read_policy),
     Clause(("INITIALIZE",), "deferred", _read_deferred),
 )

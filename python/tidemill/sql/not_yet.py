@@ -17,7 +17,6 @@ NOT_YET: Mapping[str, str] = {
     "FINAL WORK": "Leave the clause out.",
     "TOTAL WORK": "Leave the clause out.",
     "STATE BUDGET": "Leave the clause out.",
-    "EXPECT": "Leave the clause out.",
     "ON CHANGE": "Use ON DEMAND and run REFRESH INCREMENTAL VIEW when data has arrived.",
     "AT PROGRESS": "Use AT or ON DEMAND.",
     "EVERY": "Use ON DEMAND and run REFRESH INCREMENTAL VIEW from a scheduler of your own.",
@@ -27,7 +26,6 @@ NOT_YET: Mapping[str, str] = {
     "ALTER INCREMENTAL VIEW ... SET FINAL WORK": "Drop the view and create it again.",
     "ALTER INCREMENTAL VIEW ... SET TOTAL WORK": "Drop the view and create it again.",
     "ALTER INCREMENTAL VIEW ... SET STATE BUDGET": "Drop the view and create it again.",
-    "ALTER INCREMENTAL VIEW ... SET EXPECT": "Drop the view and create it again.",
 }
 
 

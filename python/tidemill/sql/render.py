@@ -54,7 +54,7 @@ def _clauses(statement: Create) -> Iterable[str]:
     if statement.state_budget is not None:
         yield f"STATE BUDGET {string_text(statement.state_budget)}"
     if statement.expect:
-        yield f"EXPECT ({', '.join(_expectation(expectation) for expectation in statement.expect)})"
+        yield f"EXPECT ({expect_text(statement.expect)})"
     if statement.policy != "AUTO":
         yield f"REFRESH POLICY {statement.policy}"
     if statement.deferred:
@@ -88,6 +88,11 @@ def trigger_text(trigger: Trigger) -> str:
             return f"CRON {string_text(expression)}{at}"
         case AtProgress(percent):
             return f"AT PROGRESS {number_text(percent)} PERCENT"
+
+
+def expect_text(expectations: Iterable[Expectation]) -> str:
+    """What stands between the parentheses of EXPECT."""
+    return ", ".join(map(_expectation, expectations))
 
 
 def _expectation(expectation: Expectation) -> str:

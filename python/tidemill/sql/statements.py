@@ -244,8 +244,11 @@ class SetStateBudget:
 
 @dataclass(frozen=True, slots=True)
 class SetExpect:
+    """`run`: the view's last when this was said, which the runtime fills in."""
+
     kind: ClassVar[str] = "set_expect"
     expect: tuple[Expectation, ...]
+    run: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,7 @@ _ACTIONS: Mapping[tuple[str, ...], Callable[[Cursor], tuple[Action, Span | None]
     ("SET", "FINAL", "WORK"): lambda cursor: (SetWork(read_work("FINAL")(cursor)), None),
     ("SET", "TOTAL", "WORK"): lambda cursor: (SetWork(read_work("TOTAL")(cursor)), None),
     ("SET", "STATE", "BUDGET"): lambda cursor: (SetStateBudget(read_state_budget(cursor)), None),
-    ("SET", "EXPECT"): lambda cursor: (SetExpect(read_expect(cursor)), None),
+    ("SET", "EXPECT"): lambda cursor: (SetExpect(read_expect(cursor, empty=True)), None),
     ("SET", "REFRESH", "POLICY"): lambda cursor: (SetPolicy(read_policy(cursor)), None),
     ("SET", "TBLPROPERTIES"): lambda cursor: (SetProperties(read_properties(cursor)), None),
     ("SET", "COMMENT"): lambda cursor: (SetComment(cursor.string()), None),
