@@ -127,21 +127,21 @@ class View:
         price: float = 0.1,
         ahead: Sequence[float] = (),
         expected: Changes | None = None,
+        still: Sequence[frozenset[int]] = (frozenset(),),
     ) -> RunPlan:
         """Apply changes to the tables, and run without output.
 
         `price`: of a unit of this run's work, against 1 of the next run with output; `ahead`: of other runs without
-        output before it; `expected`: what changes until the next point, as much as so far unless given.
+        output before it. `expected`: what changes until the next point, as much as so far unless given. `still`: the
+        sources that are expected not to change until each of the runs to come; the last counts for all others.
         """
         self._change(changes)
+        steps = [self._expected(still[min(i, len(still) - 1)]) for i in range(len(ahead) + 1)]
         if expected is not None:
-            assert not ahead
-            sources = self._sources([expected])
-            plan = self._plan(first=self.first, price=price, ahead=(Point(1.0, True, sources),), expected=expected)
-            self._execute(plan)
-            return plan
-        points = [Point(p, output=False, changes=self._sources()) for p in ahead]
-        plan = self._plan(first=self.first, price=price, ahead=(*points, Point(1.0, True, self._sources())))
+            steps = [self._sources([expected])]
+        points = [Point(p, output=False, changes=step) for p, step in zip(ahead, steps, strict=False)]
+        due = Point(1.0, output=True, changes=steps[-1])
+        plan = self._plan(first=self.first, price=price, ahead=(*points, due), expected=expected)
         assert plan.kind == "PARTIAL"
         self._execute(plan)
         return plan
@@ -241,6 +241,15 @@ class View:
     def _request(
         self, *, first: bool, price: float = 1.0, ahead: tuple[Point, ...] = (), expected: Changes | None = None
     ) -> PlanRequest:
+
+    def _expected(self, still: frozenset[int]) -> dict[int, SourceChange]:
+        """The next step: what has happened so far happens again, but to those that stand still."""
+        return {
+            n: replace(s, changed=False, reason=None, inserts=0.0, deletes=0.0) if n in still else s
+            for n, s in self._sources().items()
+        }
+
+    def _request(self, *, first: bool, price: float = 1.0, ahead: tuple[Point, ...] = ()) -> PlanRequest:
         sources = self._sources()
         settings = PlannerSettings(prefer=self.mode.prefer, cost_model=self.mode.model, time_limit=60)
         states = frozenset(self.states)

@@ -73,6 +73,17 @@ def test_the_python_surface_creates_with_it(spark: SparkSession, sales: str) -> 
             tidemill.expected("sales", **wrong)
 
 
+def test_a_schedule_without_early_points_has_no_use_for_it(spark: SparkSession, sales: str, warned: list[str]) -> None:
+    def lines() -> dict[str, str]:
+        return {r.col_name: r.data_type for r in spark.sql("DESCRIBE INCREMENTAL VIEW v").collect()}
+
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) {CLAUSE} AS {QUERY}")
+    assert any("EXPECT is not in effect" in text for text in warned)
+    assert lines()["EXPECT"] == "not in effect"
+    spark.sql(f"ALTER INCREMENTAL VIEW v SET {SCHEDULE}")
+    assert "EXPECT" not in lines()
+
+
 def test_what_is_refused(spark: SparkSession, sales: str, fails: Fails, tmp_path: Path) -> None:
     create = f"CREATE INCREMENTAL VIEW v {SCHEDULE} EXPECT ({{}}) AS {QUERY}"
     for table in ("nothing", "default.sales", "v"):

@@ -249,6 +249,7 @@ def queries(draw: Draw) -> str:
 
 
 PRICES = st.sampled_from([0.0, 1e-6, 0.3, 1.0])
+STILL = st.frozensets(st.integers(0, 3))
 
 
 def now_of(view: View) -> dict[int, list[Record]]:
@@ -266,6 +267,7 @@ def maintain(data: st.DataObject, text: str, mode: Mode) -> None:
                 data.draw(changes(now_of(view)), "early changes"),
                 price=data.draw(PRICES, "price"),
                 ahead=data.draw(st.lists(PRICES, max_size=2), "prices ahead"),
+                still=data.draw(st.lists(STILL, min_size=1, max_size=3), "expected not to change"),
             )
             event(f"early: {', '.join(sorted({s.target for s in plan.steps})) or 'nothing'}")
         plan = view.refresh(data.draw(changes(now_of(view)), "changes"))

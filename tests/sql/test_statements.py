@@ -323,6 +323,11 @@ def test_clauses_without_effect_are_named() -> None:
     at = parse("CREATE INCREMENTAL VIEW v SCHEDULE (AT '10:00') AS SELECT 1").statement
     assert isinstance(at, Create)
     assert [clause for clause, _ in not_in_effect(at)] == ["AT"]
+    text = "CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND{}, ON DEMAND) EXPECT (t COMPLETE) AS SELECT 1"
+    for early, without in (("", ["EXPECT"]), (" NO OUTPUT", [])):
+        expecting = parse(text.format(early)).statement
+        assert isinstance(expecting, Create)
+        assert [clause for clause, _ in not_in_effect(expecting)] == without
     assert not_in_effect(PLAIN) == ()
 
 

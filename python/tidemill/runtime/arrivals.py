@@ -125,8 +125,8 @@ def expectations(
 ) -> dict[str, Expectation]:
     """EXPECT by the names of the query's sources.
 
-    Raises TIDEMILL_INVALID_CLAUSE for a table that is given twice, or that the view does not read: Spark leaves out what
-    makes no difference to the result.
+    Raises TIDEMILL_INVALID_CLAUSE for a table that is given twice, or that the view does not read: Spark leaves out
+    what makes no difference to the result.
     """
     known = list(dict.fromkeys(sources))
     found: dict[str, Expectation] = {}

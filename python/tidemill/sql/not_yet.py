@@ -37,10 +37,13 @@ def check(clauses: Sequence[tuple[str, Span]]) -> None:
 
 
 def not_in_effect(statement: Create) -> tuple[tuple[str, str], ...]:
-    """Clause and explanation of what this version accepts and keeps, but does not act on.
+    """Clause and explanation of what is accepted and kept, but decides nothing.
 
     CREATE gives each as a warning, and DESCRIBE shows it as `not in effect`.
     """
+    found: list[tuple[str, str]] = []
     if any(isinstance(point.trigger, AtTime) for point in statement.schedule):
-        return (("AT", "The clock does not fire AT points yet: run them with REFRESH INCREMENTAL VIEW ... AT n."),)
-    return ()
+        found.append(("AT", "The clock does not fire AT points yet: run them with REFRESH INCREMENTAL VIEW ... AT n."))
+    if statement.expect and all(point.output for point in statement.schedule):
+        found.append(("EXPECT", "Only plans of points without output look ahead, and the schedule has none."))
+    return tuple(found)
