@@ -104,6 +104,22 @@ def test_a_filling_is_prepared_at_the_cheapest_point(price: float, ahead: list[f
     assert (plan.estimated > 0) == early
 
 
+MAXIMA = SUMS.replace("sum", "max")
+
+
+@pytest.mark.parametrize(
+    ("price", "more", "early"), [(0.6, 0, True), (0.6, 10, False), (0.3, 1e5, True), (0.95, 0, False)]
+)
+def test_what_is_expected_to_come_decides_whether_early_work_pays(price: float, more: float, early: bool) -> None:
+    """The largest values of the groups that changed are read from the whole table: twice, if more is to come."""
+    here, later = (
+        {0: SourceChange(changed=n > 0, old_readable=True, rows=1e6, inserts=n, deletes=n)} for n in (1e5, more)
+    )
+    request = PlanRequest(parse_query(MAXIMA), "AUTO", here, frozenset(), first=False, full_reason=None)
+    plan = plan_run(replace(request, price=price, ahead=planned_with([Point(1.0, True, later)])))
+    assert [s.target for s in plan.steps] == (["held"] if early else [])
+
+
 def test_a_run_reads_only_what_is_there() -> None:
     memo = over_steps(change(5.0), change(5.0))
     first, both = Span(0, 1), Span(0, 2)

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cached_property
 from statistics import median
@@ -47,6 +47,7 @@ Rows: TypeAlias = tuple[float, float]
 
 CYCLES = 7
 """Past intervals of a stretch that count: a week of days."""
+TIME_ZONE = "spark.sql.session.timeZone"
 RUNS_READ = 64
 """Runs of the log that are looked at."""
 _HOUR = 3600
@@ -118,6 +119,17 @@ def source_named(table: Name, namespace: Sequence[str], sources: Iterable[str]) 
     """
     wanted = _spelled(".".join(table if len(table) > 1 else (*namespace, *table)))
     return next((name for name in sources if _spelled(name) == wanted), None)
+
+
+def moved(clause: Sequence[Expectation], old: Sequence[str], new: Sequence[str]) -> tuple[Expectation, ...]:
+    """EXPECT as it is said where names are looked up in another namespace.
+
+    >>> [e.table for e in moved([Expectation(("t",)), Expectation(("a", "b"))], ["db"], ["other"])]
+    [('db', 't'), ('a', 'b')]
+    """
+    if [*old] == [*new]:
+        return tuple(clause)
+    return tuple(replace(e, table=(*old, *e.table)) if len(e.table) == 1 else e for e in clause)
 
 
 def expectations(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.runtime import analysis, catalog, leases, planning, removal, running, sessions, views, writers
+from tidemill.runtime.arrivals import moved
 from tidemill.runtime.definition import DROPPING
 from tidemill.runtime.draft import Draft, drafted
 from tidemill.runtime.files import Files, child
@@ -57,8 +58,7 @@ def attach(
             {**dict(statement.properties), **kept},
             statement.comment,
         )
-        last = view.head.run if view.head is not None else None
-        for action in _amendments(view.definition.create, statement, last):
+        for action in _amendments(view, draft):
             views.amend(view, action)
         view.publish_if_behind()
         if view.head is not None:
@@ -96,13 +96,15 @@ def _difference(view: View, draft: Draft) -> str | None:
     return None if old.query.split() == str(draft.statement.query).split() else "its query is another one"
 
 
-def _amendments(old: Create, new: Create, run: int | None) -> list[Action]:
-    """`run`: the view's last."""
+def _amendments(view: View, draft: Draft) -> list[Action]:
+    """What the statement says otherwise than the view."""
+    old, new = view.definition.create, draft.statement
+    expect = moved(new.expect, draft.captured["namespace"], view.definition.namespace)
     found: list[Action] = []
     if old.schedule != new.schedule:
         found.append(SetSchedule(new.schedule))
-    if old.expect != new.expect:
-        found.append(SetExpect(new.expect, run))
+    if old.expect != expect:
+        found.append(SetExpect(expect, view.head.run if view.head is not None else None))
     if old.policy != new.policy:
         found.append(SetPolicy(new.policy))
     if new.comment is not None and old.comment != new.comment:

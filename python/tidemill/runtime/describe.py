@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
-from tidemill.runtime import arriving, views
+from tidemill.runtime import views
 from tidemill.runtime.analysis import type_text
 from tidemill.runtime.views import View
 from tidemill.sql.not_yet import not_in_effect
@@ -53,7 +53,7 @@ def _extended(view: View) -> Iterator[Line]:
     yield "Status", view.status, None
     yield "Schedule", schedule_text(create.schedule), None
     if create.expect:
-        over = any(e.rows is None for e in create.expect) and arriving.outlook(view).over
+        over = any(e.rows is None for e in create.expect) and view.outlook().over
         yield "Expect", expect_text(create.expect), "COMPLETE was said of an earlier cycle" if over else None
     yield "Refresh Policy", create.policy, None
     yield "Format", definition.format, None

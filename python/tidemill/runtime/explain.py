@@ -10,7 +10,7 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.explain import explained
-from tidemill.runtime import analysis, arriving, planning, sessions, views
+from tidemill.runtime import analysis, planning, sessions, views
 from tidemill.runtime.arrivals import Outlook, Run, expectations
 from tidemill.runtime.planning import Situation
 from tidemill.runtime.views import View
@@ -64,7 +64,7 @@ def _of_view(jvm: Jvm, view: View) -> RunPlan:
         number = last + 1 if last < len(schedule) else 1
         arrived = situation.arrived(schedule, number)
         present = Run(None, time.time(), replace(arrived, rows={}) if idle else arrived)
-        return _of_cycle(situation, number, arriving.outlook(view, present))
+        return _of_cycle(situation, number, view.outlook(present))
 
 
 def _of_create(jvm: Jvm, create: Create) -> RunPlan:

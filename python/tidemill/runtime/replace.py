@@ -14,6 +14,7 @@ from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.runtime import leases, planning, running, sessions, views, writers
+from tidemill.runtime.arrivals import moved
 from tidemill.runtime.catalog import Entry
 from tidemill.runtime.definition import DEFINITIONS, Definition
 from tidemill.runtime.draft import Draft, drafted
@@ -49,7 +50,9 @@ def replace_view(jvm: Jvm, entry: Entry, statement: Create, sql: str, warnings: 
 
 def alter_query(jvm: Jvm, view: View, query: str, sql: str, warnings: list[str]) -> None:
     """ALTER ... AS: the query is another one, and with it the columns; all other clauses stay.  Raises as CREATE."""
-    statement = replace(view.definition.create, query=query, columns=(), or_replace=False, if_not_exists=False)
+    old = view.definition
+    expect = moved(old.create.expect, old.namespace, jvm.invoke("settings", {})["namespace"])
+    statement = replace(old.create, query=query, expect=expect, columns=(), or_replace=False, if_not_exists=False)
     with drafted(jvm, statement, view.definition.name) as draft:
         warnings += draft.warnings()
         _switch(jvm, view, draft, sql)

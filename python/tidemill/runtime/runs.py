@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tidemill.bridge.jvm import Jvm
-from tidemill.runtime import arriving, planning, running
+from tidemill.runtime import planning, running
 from tidemill.runtime.arrivals import Run
 from tidemill.runtime.history import RunRow
 from tidemill.runtime.planning import Situation
@@ -77,7 +77,7 @@ def _may_work_early(situation: Situation, lost: Lost) -> bool:
 
 def _early(view: View, situation: Situation, occasion: Occasion, lost: Lost) -> RunPlan:
     arrived = situation.arrived(view.definition.create.schedule, occasion.point)
-    outlook = arriving.outlook(view, Run(None, occasion.started_at / 1e6, arrived))
+    outlook = view.outlook(Run(None, occasion.started_at / 1e6, arrived))
     return planning.early(situation, occasion.point, outlook, lost.states)
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.errors import TidemillError
 from tidemill.runtime import catalog
-from tidemill.runtime.arrivals import RUNS_READ, Run
+from tidemill.runtime.arrivals import RUNS_READ, TIME_ZONE, Outlook, Run, expectations, zone_of
 from tidemill.runtime.catalog import Entry
 from tidemill.runtime.definition import AMENDMENTS, VIEW_FILE, Definition, definition_file
 from tidemill.runtime.files import Files, Status, child, numbered
@@ -73,13 +73,21 @@ class View:
             return "SUSPENDED"
         return "ACTIVE" if self.head is not None and self.head.filled else "NOT_FILLED"
 
-    def arrivals(self) -> list[Run]:
-        """What the last runs say of arrivals, the oldest first."""
-        found = []
+    def outlook(self, *present: Run) -> Outlook:
+        """What statement and log tell of what will arrive; `present`: the run that is planned, with what it found."""
+        definition = self.definition
+        runs = []
         for row in reversed(self.log.history(RUNS_READ) if self.head is not None else []):
             if (arrived := arrived_of(row)) is not None:
-                found.append(Run(row["run"], row["started_at"] / 1e6, arrived, row["trigger"] == "CREATE"))
-        return found
+                runs.append(Run(row["run"], row["started_at"] / 1e6, arrived, row["trigger"] == "CREATE"))
+        create = definition.create
+        return Outlook(
+            schedule=create.schedule,
+            expect=expectations(create.expect, definition.namespace, (str(s["name"]) for s in definition.sources)),
+            runs=(*runs, *present),
+            said=definition.expect_said,
+            zone=zone_of(definition.settings.get(TIME_ZONE, "UTC")),
+        )
 
     def history(self, limit: int | None) -> list[RunRow]:
         """The rows of its runs, newest first."""
