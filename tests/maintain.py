@@ -238,10 +238,6 @@ class View:
 
         return measured
 
-    def _request(
-        self, *, first: bool, price: float = 1.0, ahead: tuple[Point, ...] = (), expected: Changes | None = None
-    ) -> PlanRequest:
-
     def _expected(self, still: frozenset[int]) -> dict[int, SourceChange]:
         """The next step: what has happened so far happens again, but to those that stand still."""
         return {
@@ -249,7 +245,9 @@ class View:
             for n, s in self._sources().items()
         }
 
-    def _request(self, *, first: bool, price: float = 1.0, ahead: tuple[Point, ...] = ()) -> PlanRequest:
+    def _request(
+        self, *, first: bool, price: float = 1.0, ahead: tuple[Point, ...] = (), expected: Changes | None = None
+    ) -> PlanRequest:
         sources = self._sources()
         settings = PlannerSettings(prefer=self.mode.prefer, cost_model=self.mode.model, time_limit=60)
         states = frozenset(self.states)

@@ -152,19 +152,18 @@ def test_complete_is_about_one_cycle(spark: SparkSession, sales: str, refresh: R
 
 
 def test_the_history_foresees_the_next_cycle(spark: SparkSession, sales: str, refresh: Refresh) -> None:
-    """Two cycles; the rest of the third is expected to be as they were, whatever came in its first step."""
+    """One cycle; the rest of the second is expected to be as it was, whatever came in its first step."""
     spark.sql(f"CREATE INCREMENTAL VIEW v {SCHEDULE} AS {QUERY}")
-    for _ in range(2):
-        for point, rows in ((1, 5), (2, 40), (3, 7)):
-            sold(spark, rows)
-            if point == 2:
-                spark.sql("DELETE FROM returns")
-                spark.sql("INSERT INTO returns VALUES ('o1', 10), ('o2', 5)")
-            refresh("v", f"AT {point}")
+    for point, rows in ((1, 5), (2, 40), (3, 7)):
+        sold(spark, rows)
+        if point == 2:
+            spark.sql("DELETE FROM returns")
+            spark.sql("INSERT INTO returns VALUES ('o1', 10), ('o2', 5)")
+        refresh("v", f"AT {point}")
     sold(spark, 900)
     middle, evening = expected(spark)
     assert middle["sales"] == (40.0, 0.0)
-    assert middle["returns"] == (2.0, 1.5)
+    assert middle["returns"] == (2.0, 1.0)
     assert evening == {"sales": (7.0, 0.0)}
     refresh("v", "AT 1")
     sold(spark, 1)
