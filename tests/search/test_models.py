@@ -69,7 +69,7 @@ def test_a_choice_may_be_named_too(tmp_path: Path) -> None:
     path.write_text(json.dumps({**DOCUMENT, "constants": {**CONSTANTS, "broadcast_rows": 7}}))
     model = cost_model("default", str(path))
     assert isinstance(model, Calibrated)
-    assert {c.name: c.value for c in model.constants} == {**CONSTANTS, "broadcast_rows": 7}
+    assert {c.name: c.value for c in model.constants} == {**CONSTANTS, "noise": 100.0, "broadcast_rows": 7}
 
 
 def without(name: str) -> dict[str, float]:
@@ -118,5 +118,5 @@ def test_what_is_no_file_is_refused(tmp_path: Path, path: str) -> None:
 
 
 def test_a_model_that_is_not_there_is_named() -> None:
-    with pytest.raises(TidemillError, match=r"TIDEMILL_NOT_YET.*cost\.model=tuples"):
-        cost_model("tuples")
+    with pytest.raises(TidemillError, match=r"TIDEMILL_NOT_YET.*cost\.model=other"):
+        cost_model("other")
