@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 from collections.abc import Callable, Collection, Iterator
@@ -160,6 +161,13 @@ def files_under(path: str | Path) -> list[str]:
     """All files below `path`, checksums left out, relative and sorted; empty if it does not exist."""
     root = Path(str(path).removeprefix("file:"))
     return sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file() and not p.name.endswith(".crc"))
+
+
+def newest_entry(location: Path) -> dict[str, Any]:
+    """The newest entry of the log of the view that lies there."""
+    newest = max((location / "_tidemill" / "log").glob("*[0-9].json"))
+    found: dict[str, Any] = json.loads(newest.read_text())
+    return found
 
 
 def delta_jars() -> list[Path]:

@@ -72,6 +72,8 @@ class Mode:
     """Sources that can tell their changes; None: all."""
     lose: float = 0.0
     """How often a state, or the content, is gone when a run begins."""
+    anew: float = 0.0
+    """How often a run chooses its states anew, as after one that might not use every pack."""
     early: float | None = None
     """How much of what could be done by a run without output is; None: what the planner chooses."""
     model: str = "default"
@@ -252,6 +254,7 @@ class View:
         settings = PlannerSettings(prefer=self.mode.prefer, cost_model=self.mode.model, time_limit=60)
         states = frozenset(self.states)
         piece = Piece(1, STORED_ROWS, STORED_ROWS, 1)
+        anew = not first and not ahead and self.dice.random() < self.mode.anew
         return PlanRequest(
             query=self.query,
             policy=self.mode.policy,
@@ -261,6 +264,7 @@ class View:
             full_reason=None,
             settings=settings,
             lost=self.lost,
+            chosen=frozenset() if anew else None,
             refill=self.refill,
             pieces={n: [piece] * len(kept) for n, kept in self.states.items()},
             between=tuple(self._sources([feed]) for feed in self.feeds) if len(self.feeds) > 1 else (),

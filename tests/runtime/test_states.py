@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
-from tests.conftest import Oracle, files_under, location_of
+from tests.conftest import Oracle, files_under, location_of, newest_entry
 from tidemill.search import planner
 from tidemill.search.compaction import Compaction, Piece
 from tidemill.search.costing import CostModel, CpuMs
@@ -28,9 +27,7 @@ def root(spark: SparkSession, view: str = "v") -> Path:
 
 def entry(spark: SparkSession, view: str = "v") -> dict[str, Any]:
     """The newest entry of the view's log."""
-    newest = max((root(spark, view) / "_tidemill" / "log").glob("*[0-9].json"))
-    found: dict[str, Any] = json.loads(newest.read_text())
-    return found
+    return newest_entry(root(spark, view))
 
 
 def pieces(spark: SparkSession, view: str = "v") -> list[int]:

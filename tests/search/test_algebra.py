@@ -38,6 +38,7 @@ MODES = st.builds(
     readable=st.sampled_from([True, True, True, False]),
     telling=st.sampled_from([None, None, None, frozenset({0, 1})]),
     lose=st.sampled_from([0.0, 0.0, 0.5]),
+    anew=st.sampled_from([0.0, 0.0, 0.5]),
     compact=st.sampled_from([0.0, 0.5]),
     early=st.sampled_from([None, 0.5, 1.0]),
 )

@@ -204,6 +204,52 @@ def test_the_states_that_the_next_run_reads_are_kept() -> None:
     assert "scan" not in [x for s in after.steps for x in operators(s.plan)]
 
 
+def test_a_state_that_no_candidate_has_the_name_of_is_lost() -> None:
+    (kept,) = planned(SUMS, first=True).states
+    plan = planned(SUMS, states=frozenset({"s0"}), policy="STRICT")
+    assert (plan.kind, plan.reason) == ("INCREMENTAL", "STATE_LOST: s0")
+    assert [s.name for s in plan.states] == [kept.name]
+    assert [(s.target, s.mode) for s in plan.steps] == [("state", "base"), ("delta", None)]
+    # Where it is cheaper to make the whole view anew, the reason is the same.
+    plan = planned(SUMS, states=frozenset({"s0"}))
+    assert (plan.kind, plan.reason, [s.name for s in plan.states]) == ("FULL", "STATE_LOST: s0", [kept.name])
+
+
+def test_states_are_chosen_anew_after_runs_that_might_not_use_every_pack() -> None:
+    few = PlannerSettings(packs=frozenset({"affected", "recompute"}))
+    first = planned(SUMS, first=True, settings=few)
+    assert (first.states, first.chosen) == ((), few.packs)
+    again = planned(SUMS, settings=few, chosen=first.chosen)
+    assert again.reason is not None
+    assert (again.reason.partition(":")[0], again.states, again.chosen) == ("NOT_INCREMENTAL", (), few.packs)
+    after = planned(SUMS, policy="INCREMENTAL", chosen=again.chosen)
+    (made,) = after.states
+    assert (after.kind, after.reason) == ("INCREMENTAL", f"STATE_LOST: {made.name}")
+    assert after.chosen == PlannerSettings().packs
+    last = planned(SUMS, chosen=after.chosen, states=frozenset({made.name}))
+    assert (last.reason, last.states, last.chosen) == (None, after.states, after.chosen)
+    # Nobody waits for states that nobody would read.
+    assert planned(EXTREMA, chosen=frozenset()).reason is None
+
+
+def test_a_preferred_pack_and_the_policy_full_choose_for_themselves() -> None:
+    (kept,) = planned(SUMS, first=True).states
+    prefer = PlannerSettings(prefer="recompute")
+    assert planned(SUMS, first=True, settings=prefer).chosen == frozenset({"recompute"})
+    assert planned(SUMS, first=True, policy="FULL").chosen == frozenset()
+    # A state that such a run can follow stays chosen as it was.
+    every = PlannerSettings().packs
+    plan = planned(SUMS, states=frozenset({kept.name}), chosen=every, settings=PlannerSettings(prefer="affected"))
+    assert (plan.reason, plan.states, plan.chosen) == (None, (kept,), every)
+
+
+def test_names_of_states_hold_what_the_query_means() -> None:
+    names = [planned(SUMS, first=True, meaning=text).states[0].name for text in ("zone=UTC", "zone=UTC", "zone=JST")]
+    assert names[0] == names[1] != names[2]
+    groups = [planned(SUMS, first=True, meaning=text).states[0].group for text in ("zone=UTC", "zone=JST")]
+    assert groups[0] != groups[1]
+
+
 def test_a_view_whose_sources_stood_still_keeps_its_states() -> None:
     states = frozenset(s.name for s in planned(SUMS, first=True).states)
     elsewhere = {0: change(changed=False), 1: change(), 2: change()}

@@ -64,7 +64,7 @@ def _check(jvm: Jvm, view: View, action: Action) -> None:
             working = sessions.working(jvm, view.definition.settings)
             with analysis.analysed_again(working, view.definition) as document:
                 analysis.check_findings(document, policy)
-                planning.filling(working, document, policy, sessions.planner_settings(jvm))
+                planning.filling(working, document, policy, view.definition.settings, sessions.planner_settings(jvm))
         case SetPolicy("AUTO") if view.definition.create.policy == "FULL":
             working = sessions.working(jvm, view.definition.settings)
             with analysis.analysed_again(working, view.definition) as document:

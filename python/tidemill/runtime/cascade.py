@@ -121,8 +121,9 @@ def _surveyed(
             source = {**source, "bytes": sum(int(f["bytes"]) for f in below.head.files)}
         sources.append(source)
     document = {**node.document, "sources": sources}
-    policy = node.view.definition.create.policy
-    situation = planning.survey(node.working, document, node.view.head, policy, settings, at)
+    definition, head = node.view.definition, node.view.head
+    policy, captured = definition.create.policy, definition.settings
+    situation = planning.survey(node.working, document, head, policy, captured, settings, at)
     for number, below in upstream.items():
         if dry and below.row.kind != "NO_DATA":
             situation = _expecting(situation, number, below.row)

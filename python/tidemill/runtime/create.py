@@ -71,7 +71,8 @@ def create(jvm: Jvm, statement: Create, sql: str, warnings: list[str]) -> list[l
 def _make(jvm: Jvm, files: Files, definition: Definition, draft: Draft) -> None:
     view = View(definition, files)
     create = definition.create
-    situation, plan = planning.filling(draft.working, draft.document, create.policy, sessions.planner_settings(jvm))
+    settings = sessions.planner_settings(jvm)
+    situation, plan = planning.filling(draft.working, draft.document, create.policy, definition.settings, settings)
     view.result.check()
     with _nothing_left(view), writers.writing(files, definition.location):
         if not files.write_new(child(definition.location, VIEW_FILE), definition.to_json()):

@@ -53,8 +53,8 @@ def _of_view(jvm: Jvm, view: View) -> RunPlan:
     """The plan of the next run at the present positions; with nothing new, of a run after a small change."""
     working = sessions.working(jvm, view.definition.settings)
     with analysis.analysed_again(working, view.definition) as document:
-        policy = view.definition.create.policy
-        situation = planning.survey(working, document, view.head, policy, sessions.planner_settings(jvm))
+        policy, captured = view.definition.create.policy, view.definition.settings
+        situation = planning.survey(working, document, view.head, policy, captured, sessions.planner_settings(jvm))
         idle = situation.idle
         if idle:
             assert view.head is not None
@@ -93,4 +93,5 @@ def _analysed(jvm: Jvm, create: Create) -> Iterator[tuple[Situation, Outlook]]:
         analysis.check_findings(document, create.policy)
         names = (str(s["name"]) for s in document["sources"])
         outlook = Outlook(create.schedule, expectations(create.expect, captured["namespace"], names))
-        yield planning.survey(working, document, None, create.policy, sessions.planner_settings(jvm)), outlook
+        settings = sessions.planner_settings(jvm)
+        yield planning.survey(working, document, None, create.policy, captured["confs"], settings), outlook

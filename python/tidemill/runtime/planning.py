@@ -40,11 +40,13 @@ class Situation:
 
     `positions`: at each moment, by number of source: where the content stands (or, before there is any, the first
     state), where runs without output have left something, and now. `changes`: from the first moment to now, `between`
-    step by step, empty if there is one. `fingerprint` and `functions` as in `analysis`.
+    step by step, empty if there is one. `captured`: the settings that give the query its meaning. `fingerprint` and
+    `functions` as in `analysis`.
     """
 
     document: Mapping[str, Any]
     query: Query
+    captured: Mapping[str, str]
     settings: PlannerSettings
     policy: str
     head: Record | None
@@ -202,12 +204,13 @@ def survey(
     document: Mapping[str, Any],
     head: Record | None,
     policy: str,
+    captured: Mapping[str, str],
     settings: PlannerSettings,
     at: Mapping[int, Any] | None = None,
 ) -> Situation:
     """Pins all sources of an analysed query and says what changed.  No Spark job runs.
 
-    `at`: positions, by number of source, that were pinned before.
+    `captured`: as in `Definition.settings`. `at`: positions, by number of source, that were pinned before.
     """
     query = read_query(document)
     numbers = sorted(query.sources)
@@ -226,6 +229,7 @@ def survey(
     return Situation(
         document=document,
         query=query,
+        captured=captured,
         settings=settings,
         policy=policy,
         head=head,
@@ -257,12 +261,14 @@ def _request(
         full_reason=full_reason,
         settings=situation.settings,
         lost=frozenset(lost) - {HELD},
+        chosen=head.chosen if head is not None else None,
         refill=refill,
         between=situation.between,
         standing={n: head.moment_of(s.run) for n, s in states.items()} if head is not None else {},
         before={n: s.before for n, s in states.items() if s.before is not None},
         held=held,
         held_rows=float(sum(p.rows for p in head.held)) if head is not None else 0.0,
+        meaning="\n".join(f"{name}={value}" for name, value in sorted(situation.captured.items())),
     )
 
 
@@ -336,12 +342,14 @@ def plan(
     return run
 
 
-def filling(jvm: Jvm, document: Mapping[str, Any], policy: str, settings: PlannerSettings) -> tuple[Situation, RunPlan]:
+def filling(
+    jvm: Jvm, document: Mapping[str, Any], policy: str, captured: Mapping[str, str], settings: PlannerSettings
+) -> tuple[Situation, RunPlan]:
     """The first run of a query: what it knows, and its plan, if the policy allows such a view.
 
     Raises TIDEMILL_SOURCE_WITHOUT_CHANGES or TIDEMILL_NOT_INCREMENTAL.
     """
-    situation = survey(jvm, document, None, policy, settings)
+    situation = survey(jvm, document, None, policy, captured, settings)
     found = plan(situation, "FIRST")
     check_policy(situation, found)
     return situation, found

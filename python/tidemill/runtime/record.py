@@ -86,7 +86,8 @@ class Record:
     functions. `keys`: output columns that are a key of the content, None if it is a bag. `delta`: files of the signed
     change of the content by this run, None if it was not computed (a full run). `definition`: number of the view's
     definition that the content stands for. `compacted`: states of which this run put pieces together. `arrived`: what
-    came into the sources; the history keeps it with the row.
+    came into the sources; the history keeps it with the row. `chosen`: the packs among which the plan was looked for
+    that the states were chosen by; None: unknown.
     """
 
     run: int
@@ -106,6 +107,7 @@ class Record:
     held: tuple[StoredPiece, ...] = ()
     held_run: int | None = None
     arrived: Arrived | None = None
+    chosen: frozenset[str] | None = None
 
     @property
     def filled(self) -> bool:
@@ -153,6 +155,7 @@ class Record:
             "moments": {str(run): [asdict(s) for s in sources] for run, sources in self.moments.items()},
             "held": [asdict(p) for p in self.held],
             "held_run": self.held_run,
+            "chosen": None if self.chosen is None else sorted(self.chosen),
             "fingerprint": self.fingerprint,
             "functions": dict(self.functions),
             "keys": None if self.keys is None else list(self.keys),
@@ -184,6 +187,7 @@ class Record:
             held=tuple(map(_piece, data["held"])),
             held_run=data["held_run"],
             arrived=arrived_of(data["metrics"]),
+            chosen=None if data.get("chosen") is None else frozenset(data["chosen"]),
         )
 
 

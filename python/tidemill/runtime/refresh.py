@@ -44,6 +44,6 @@ def _alone(jvm: Jvm, view: View, wanted: Wanted) -> RunRow:
     view.publish_if_behind()
     working = sessions.working(jvm, view.definition.settings)
     with analysis.analysed_again(working, view.definition, view.head) as document:
-        policy, settings = view.definition.create.policy, sessions.planner_settings(jvm)
-        situation = planning.survey(working, document, view.head, policy, settings)
+        policy, captured = view.definition.create.policy, view.definition.settings
+        situation = planning.survey(working, document, view.head, policy, captured, sessions.planner_settings(jvm))
         return runs.perform(jvm, working, view, situation, wanted).row

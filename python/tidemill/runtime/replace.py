@@ -72,7 +72,8 @@ def _switch(jvm: Jvm, view: View, draft: Draft, sql: str) -> None:
         **draft.fields(),
     )
     create = definition.create
-    situation = planning.survey(draft.working, draft.document, view.head, create.policy, sessions.planner_settings(jvm))
+    settings = sessions.planner_settings(jvm)
+    situation = planning.survey(draft.working, draft.document, view.head, create.policy, definition.settings, settings)
     situation = _new_sources_told_apart(situation)
     lost = view.lost()
 

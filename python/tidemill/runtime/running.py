@@ -294,6 +294,7 @@ def _with_output(run: _Executed, occasion: Occasion) -> Record:
         definition=view.definition.number,
         compacted=tuple(str(s.state) for s in plan.steps if s.mode == "compact"),
         arrived=run.arrived(occasion),
+        chosen=plan.chosen,
     )
 
 

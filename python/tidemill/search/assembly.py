@@ -210,8 +210,9 @@ class Assembly:
         rivals: Callable[[], Sequence[Alternative]],
         points: Sequence[PlannedPoint],
         schedule: Shared | None = None,
+        chosen: frozenset[str] | None = None,
     ) -> RunPlan:
-        """The run as it stands; for the rest see `Explanation`."""
+        """The run as it stands; `chosen` as in `RunPlan`, for the rest see `Explanation`."""
         packs = {e.pack for _, e in self._used} - {CORE}
         used = tuple(self._used.values())
         return RunPlan(
@@ -223,6 +224,7 @@ class Assembly:
             keys=view_keys(self._query, self.found),
             states=tuple(self._specs),
             behind=frozenset(self._behind),
+            chosen=chosen,
             explanation=Explanation(
                 self.found,
                 self._extractor,

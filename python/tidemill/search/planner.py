@@ -94,6 +94,8 @@ class PlanRequest:
         pieces: of each state, where they are known.
         stored: what the states are that can be read.
         lost: names of states that should be there and are not: made anew by the way.
+        chosen: the packs among which the plan was looked for that the kept states were chosen by; None if nothing is
+            known of that. A run that may use others chooses anew.
         refill: why the earlier content cannot be built upon (a reason of SHOW REFRESHES); None if it can. The whole
             result is then made anew, from states that can be read, brought up to date, where that is cheapest.
         between: `sources` step by step, where runs without output have left something that stands between the content
@@ -102,6 +104,7 @@ class PlanRequest:
         before: of such states, how many pieces were there when the content was made.
         held: until when the view's change since its content is held back; 0 if it is not.
         held_rows: how many rows of it there are.
+        meaning: the captured settings that give the query its meaning, as one text; part of the names of states.
         price: of a unit of this run's work.
         point: the number of this run's point in the schedule.
         ahead: the points to come. If there are any, this run has no output.
@@ -118,12 +121,14 @@ class PlanRequest:
     pieces: Mapping[str, Sequence[Piece]] = field(default_factory=dict)
     stored: Sequence[StateSpec] = ()
     lost: frozenset[str] = frozenset()
+    chosen: frozenset[str] | None = None
     refill: str | None = None
     between: tuple[Mapping[int, SourceChange], ...] = ()
     standing: Mapping[str, Time] = field(default_factory=dict)
     before: Mapping[str, int] = field(default_factory=dict)
     held: Time = 0
     held_rows: float = 0.0
+    meaning: str = ""
     price: float = 1.0
     point: int = 1
     ahead: tuple[Point, ...] = ()
@@ -133,6 +138,13 @@ class PlanRequest:
     def steps(self) -> tuple[Mapping[int, SourceChange], ...]:
         """What happened to the sources, step by step."""
         return self.between or (self.sources,)
+
+    @property
+    def choice(self) -> frozenset[str]:
+        """The packs among which this run would choose: a preferred one stands alone, FULL looks at none."""
+        if self.policy == "FULL":
+            return frozenset()
+        return frozenset({self.settings.prefer}) if self.settings.prefer is not None else self.settings.packs
 
 
 def plan_run(request: PlanRequest) -> RunPlan:
@@ -154,10 +166,19 @@ def plan_run(request: PlanRequest) -> RunPlan:
 
 
 class _Planning:
-    """One call of `plan_run`."""
+    """One call of `plan_run`.
+
+    Attributes:
+        anew: names of states that an incremental run makes anew.
+        lost: its reason, where states are lost.
+        chosen: as in `RunPlan`.
+    """
 
     def __init__(self, request: PlanRequest) -> None:
         self.request = request
+        self.anew = request.lost
+        self.lost: str | None = None
+        self.chosen = request.chosen
         self.model = cost_model(request.settings.cost_model, request.settings.cost_constants)
         rules = load_rules(request.settings.rules_paths)
         self.rules: list[Rule] = [r for r in rules if r.pack in request.settings.packs]
@@ -170,10 +191,19 @@ class _Planning:
         ahead: Sequence[Mapping[int, SourceChange]] = (),
     ) -> Space:
         """The space of runs after `steps`; `ahead`: what is expected to happen after that."""
-        now = len(steps)
-        request = self.request
+        request, now = self.request, len(steps)
         measured = request.measured if len(steps) == len(request.steps) else lambda _tree, _form: None
-        return space(request.query, (*steps, *ahead), now, self.rules, self.model, self.budget, kept, measured=measured)
+        return space(
+            request.query,
+            (*steps, *ahead),
+            now,
+            self.rules,
+            self.model,
+            self.budget,
+            kept,
+            settings=request.meaning,
+            measured=measured,
+        )
 
     def _kept(self, *, content: bool = True) -> Kept:
         """What earlier runs left."""
@@ -250,21 +280,40 @@ class _Planning:
         found = self._space(self.request.steps, self._kept())
         if self.request.policy in {"INCREMENTAL", "STRICT"} and not self.request.lost:
             self._check_rules(found)
+        self._look_for_states(found)
         plan = self._change(
             found, lambda prefer, followed: self._extractor(found, prefer, followed=followed), self._seeds
         )
         if plan is None:
-            return self.full(self._why_not(found))
+            return self.full(self.lost or self._why_not(found))
         if self.request.policy != "AUTO" or self.request.settings.prefer is not None:
             return plan
         if not _from_the_past(plan):
             plan = self._change(found, lambda _, followed: self._without_recompute(found, followed))
             if plan is None:
-                return self.full(self._why_not(found))
-        full = self.full("COST")
+                return self.full(self.lost or self._why_not(found))
+        full = self.full(self.lost or "COST")
         if full.estimated < plan.estimated - self.model.noise:
             return replace(full, explanation=replace(full.explanation, rivals=plan.explanation.rivals))
         return plan
+
+    def _look_for_states(self, found: Space) -> None:
+        """Notes which states are lost, and which are made anew.
+
+        Lost are, beside those that cannot be read: those whose name is no candidate's, as the query's text or the way
+        to name states has changed; and those that an earlier run, which might not use a pack that this one may, gave
+        up or did not make. In their place the states worth keeping now are made.
+        """
+        request = self.request
+        self.anew, missing = request.lost, request.lost
+        unknown = request.states - {c.name for c in found.candidates}
+        given_up = request.chosen is not None and not request.choice <= request.chosen
+        if unknown or given_up:
+            wanted = self._worth_keeping() - request.states
+            self.anew |= wanted
+            missing |= unknown | (wanted if given_up else frozenset())
+            self.chosen = request.choice
+        self.lost = f"STATE_LOST: {', '.join(sorted(missing))}" if missing else None
 
     def _without_recompute(self, found: Space, followed: Followed = NONE_FOLLOWED) -> Extractor:
         barred = answered_from_sources(found.memo, found.now)
@@ -312,22 +361,23 @@ class _Planning:
         followed = found.followed(self.request.states)
         extractor = make(None, followed)
         demands = [group for group in (*followed.written, found.change) if extractor.best(group) is not None]
-        if not self.request.lost:
+        if not self.anew:
             best = extractor
             extractor = cheapest(lambda prefer: make(prefer, followed) if prefer else best, seeds, demands, 0).extractor
         run = self._assembly(found, extractor)
         for candidate in found.candidates:
-            if candidate.name in self.request.lost:
+            if candidate.name in self.anew:
                 run.base(candidate)
         if found.changed and extractor.best(found.change) is None:
             return None
         run.once(demands, lambda group: self._advance(run, found, followed.written[group]))
-        # A state that cannot follow this change is dropped, and the next full run makes it anew.
-        kept = [c for c in found.candidates if c.name in self.request.states and run.advance(c)]
+        follow = [c for c in found.candidates if c.name in self.request.states]
+        kept = [c for c in follow if run.advance(c)]
         run.delta(found.change)
         self._compact(run, kept)
-        lost = f"STATE_LOST: {', '.join(sorted(self.request.lost))}" if self.request.lost else None
-        return run.plan("INCREMENTAL", lost, lambda: self._alternatives(found), self._own_point)
+        # A state that cannot follow this change is given up, and the next run that may use other packs makes it anew.
+        chosen = self.chosen if len(kept) == len(follow) else frozenset()
+        return run.plan("INCREMENTAL", self.lost, lambda: self._alternatives(found), self._own_point, chosen=chosen)
 
     @staticmethod
     def _advance(run: Assembly, found: Space, name: str) -> None:
@@ -469,7 +519,8 @@ class _Planning:
             if candidate.name in kept:
                 run.base(candidate)
         run.result()
-        return run.plan("FULL", reason, lambda: [Alternative(RECOMPUTE, (RECOMPUTE,), (run.cost,))], self._own_point)
+        rival = Alternative(RECOMPUTE, (RECOMPUTE,), (run.cost,))
+        return run.plan("FULL", reason, lambda: [rival], self._own_point, chosen=self.request.choice)
 
     def refill(self, reason: str) -> RunPlan:
         """The whole result anew: states that can be read are brought up to date, others worth keeping are made."""
@@ -510,7 +561,7 @@ class _Planning:
         run.result()
         self._compact(run, followed)
         kind = "INCREMENTAL" if read_by(run.steps) & {"changes", "state"} else "FULL"
-        return run.plan(kind, reason, tuple, self._own_point)
+        return run.plan(kind, reason, tuple, self._own_point, chosen=self.request.choice)
 
     def _worth_keeping(self) -> frozenset[str]:
         """Names of the states to keep for changes like those to come."""

@@ -50,7 +50,9 @@ class StateSpec:
 class RunPlan:
     """A run, ready to be bound to positions.
 
-    `estimated` in CPU milliseconds, not priced. `behind`: states that stay at the moment at which they stood.
+    `estimated` in CPU milliseconds, not priced. `behind`: states that stay at the moment at which they stood. `chosen`:
+    the packs among which the plan was looked for that the states were chosen by; of a run without output None, as it
+    chooses none.
     """
 
     kind: str
@@ -61,6 +63,7 @@ class RunPlan:
     keys: tuple[str, ...] | None
     states: tuple[StateSpec, ...]
     behind: frozenset[str]
+    chosen: frozenset[str] | None
     explanation: Explanation
 
 
