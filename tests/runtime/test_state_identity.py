@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from pyspark.sql import Row, SparkSession
 
 from tests.conftest import difference
+from tests.runtime.test_damage import flipped, gone
 from tests.runtime.test_states import entry
 from tidemill.plan import canon
 
@@ -204,4 +207,101 @@ def test_a_view_that_begins_under_the_policy_full(spark: SparkSession, many: str
     spark.sql("INSERT INTO events VALUES (1, 1, 'n')")
     row = refresh("v")
     assert (row.kind, row.reason, set(states(spark))) == ("INCREMENTAL", None, {made})
+    holds(spark, BY_KEY)
+
+
+# -- states that stay what they are -----------------------------------------------------------------------------------
+
+TWO = "SELECT k, sum(v) AS s FROM events GROUP BY k UNION ALL SELECT k, count(*) FROM others GROUP BY k"
+TOP = "SELECT k, m FROM (SELECT k, max(v) AS m FROM events GROUP BY k) ORDER BY m DESC, k LIMIT {}"
+
+
+@pytest.mark.parametrize("damage", [gone, flipped])
+def test_of_two_states_the_damaged_one_alone_is_made_anew(
+    spark: SparkSession, many: str, refresh: Refresh, damage: Callable[[Path], None]
+) -> None:
+    spark.sql("CREATE TABLE others USING parquet AS SELECT CAST(id % 5 AS INT) AS k FROM range(1000)")
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {TWO}")
+    before = bases(spark)
+    assert len(before) == 2
+    for lost in sorted(before):
+        spark.sql("INSERT INTO events VALUES (1, 1, 'n')")
+        spark.sql("INSERT INTO others VALUES (1)")
+        before = bases(spark)
+        damage(Path(unquote(before[lost].removeprefix("file:"))))
+        row = refresh("v")
+        assert (row.kind, row.reason) == ("INCREMENTAL", f"STATE_LOST: {lost}")
+        holds(spark, TWO)
+        after = bases(spark)
+        assert {name for name in before if after[name] != before[name]} == {lost}
+        assert entry(spark)["states"][lost]["pieces"][1:] == []
+
+
+@pytest.mark.parametrize("how", ["alter", "replace"])
+@pytest.mark.parametrize(
+    ("query", "another", "form"),
+    [
+        (BY_KEY, f"SELECT k AS renamed, s + n AS more FROM ({BY_KEY})", "attribute"),
+        (TOP.format(2), TOP.format(3), "snapshot"),
+    ],
+)
+def test_another_query_reads_the_states_where_they_are(
+    spark: SparkSession, many: str, how: str, query: str, another: str, form: str
+) -> None:
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS {query}")
+    before = states(spark)
+    assert [s["form"] for s in entry(spark)["states"].values()] == [form]
+    spark.sql("INSERT INTO events VALUES (2, 7000, 'x'), (4, 1, 'y'), (5, 2, 'z')")
+    switched(spark, how, another)
+    holds(spark, another)
+    row = spark.sql("SHOW REFRESHES IN v LIMIT 1").collect()[0]
+    assert (row.kind, row.reason, row.rows_in.asDict()) == ("INCREMENTAL", "FIRST", {"inserts": 3, "deletes": 0})
+    after = states(spark)
+    assert {name: paths[: len(before[name])] for name, paths in after.items()} == before
+    assert all(len(paths) > len(before[name]) for name, paths in after.items())
+
+
+@pytest.mark.parametrize("query", [BY_KEY, TOP.format(2)])
+def test_a_location_is_attached_without_a_job(
+    spark: SparkSession, many: str, tmp_path: Path, refresh: Refresh, jobs: Callable[..., int], query: str
+) -> None:
+    create = f"CREATE INCREMENTAL VIEW v LOCATION '{tmp_path}/v' SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}"
+    spark.sql(create)
+    before = entry(spark)
+    spark.sql("DROP INCREMENTAL VIEW v")
+    assert jobs(lambda: spark.sql(create)) == 0
+    assert entry(spark) == before
+    assert before["states"]
+    spark.sql("INSERT INTO events VALUES (1, 9000, 'n')")
+    row = refresh("v")
+    assert (row.run, row.kind, row.reason, row.rows_in.inserts) == (1, "INCREMENTAL", None, 1)
+    assert {n: paths[0] for n, paths in states(spark).items()} == {
+        n: s["pieces"][0]["files"][0]["path"] for n, s in before["states"].items()
+    }
+    holds(spark, query)
+    spark.sql("DROP INCREMENTAL VIEW v")
+
+
+def test_amendments_leave_states_alone(spark: SparkSession, many: str, refresh: Refresh) -> None:
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS {BY_KEY}")
+    before = bases(spark)
+    for n, action in enumerate(
+        (
+            "SET SCHEDULE (AT '10:00' NO OUTPUT, AT '12:00')",
+            "SET REFRESH POLICY STRICT",
+            "SET COMMENT 'another'",
+            "SET TBLPROPERTIES (a = 1)",
+            "RENAME TO w",
+            "RENAME TO v",
+        )
+    ):
+        name = "w" if n == 5 else "v"
+        spark.sql(f"ALTER INCREMENTAL VIEW {name} {action}")
+        name = "w" if n == 4 else "v"
+        assert bases(spark, name) == before, action
+        spark.sql(f"INSERT INTO events VALUES (1, {n}, 'n')")
+        row = refresh(name)
+        assert (row.kind, row.reason, row.methods) == ("INCREMENTAL", None, ["delta"]), action
+        assert row.rows_in.asDict() == {"inserts": 1, "deletes": 0}, action
+        assert bases(spark, name) == before, action
     holds(spark, BY_KEY)
