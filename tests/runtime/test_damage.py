@@ -119,6 +119,21 @@ def test_all_at_once(spark: SparkSession, view: str, oracle: Oracle, refresh: Ca
     oracle("v", BY_KEY)
 
 
+def test_a_session_that_ignores_damage_creates_views_that_do_not(
+    spark: SparkSession, events: str, oracle: Oracle, refresh: Callable[..., Row]
+) -> None:
+    other = spark.newSession()
+    other.sql(f"USE {events}")
+    other.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+    other.sql("INSERT INTO events SELECT 2, id, 'many' FROM range(1000)")
+    other.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {BY_KEY}")
+    spark.sql("INSERT INTO events VALUES (2, 1, 'n')")
+    flipped(live_states(spark)[-1])
+    row = refresh("v")
+    oracle("v", BY_KEY)
+    assert (row.kind, row.reason.partition(":")[0]) == ("INCREMENTAL", "STATE_LOST")
+
+
 def test_a_failure_of_the_query_is_no_damage(spark: SparkSession, events: str, refresh: Callable[..., Row]) -> None:
     spark.sql("CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS SELECT k, 1 / v AS x FROM events")
     spark.sql("INSERT INTO events VALUES (1, 0, 'zero')")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.conftest import Oracle
 from tidemill.runtime import sessions
 
 MEBIBYTE = 1 << 20
@@ -71,3 +72,22 @@ def test_a_small_refresh_runs_few_jobs(spark: SparkSession, db: str) -> None:
     # A segment, the delta, the keys to replace, the result.
     assert row.jobs <= 4
     assert spark.sql("VERIFY INCREMENTAL VIEW v").collect()[0].matches
+
+
+def test_how_a_session_writes_its_own_output_does_not_reach_the_view(
+    spark: SparkSession, db: str, oracle: Oracle
+) -> None:
+    query = "SELECT at, count(*) AS n FROM visits GROUP BY at"
+    micros = "(TIMESTAMP '2026-01-01 00:00:00.123456'), (TIMESTAMP '2026-01-01 00:00:00.123457')"
+    spark.sql("CREATE TABLE visits (at TIMESTAMP) USING delta")
+    spark.sql(f"INSERT INTO visits VALUES {micros}")
+    other = spark.newSession()
+    other.sql(f"USE {db}")
+    other.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MILLIS")
+    for view, creator, refresher in (("v", other, spark), ("w", spark, other)):
+        creator.sql(f"CREATE INCREMENTAL VIEW {view} SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
+        oracle(view, query)
+        spark.sql(f"INSERT INTO visits VALUES {micros}")
+        refresher.sql(f"REFRESH INCREMENTAL VIEW {view}")
+        spark.catalog.refreshTable(view)  # each session keeps listings of its own
+        oracle(view, query)

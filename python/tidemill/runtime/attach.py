@@ -90,6 +90,8 @@ def _difference(view: View, draft: Draft) -> str | None:
         if not analysis.same_type(type_, other):
             return f"its column {column} is of type {analysis.type_text(type_)}"
     for setting, value in old.settings.items():
+        if setting in sessions.PHYSICAL:  # an earlier version captured these too
+            continue
         now = draft.captured["confs"].get(setting)
         if now != value:
             return f"it was made with {setting}={value}, which is {now} now"

@@ -73,7 +73,7 @@ def drafted(jvm: Jvm, statement: Create, name: tuple[str, ...]) -> Iterator[Draf
     Raises TIDEMILL_TEMPORARY_OBJECT, TIDEMILL_NON_DETERMINISTIC, TIDEMILL_COLUMN_MISMATCH, TIDEMILL_INVALID_CLAUSE
     (EXPECT), RECURSIVE_VIEW, and what Spark says.
     """
-    captured = jvm.invoke("settings", {})
+    captured = sessions.captured(jvm)
     working = sessions.working(jvm, captured["confs"])
     assert isinstance(statement.query, str), "the iterative form is refused by the parser"
     with analysis.analysed(working, statement.query, captured["catalog"], captured["namespace"]) as found:

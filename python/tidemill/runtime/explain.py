@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -86,7 +86,7 @@ def _of_cycle(situation: Situation, number: int, outlook: Outlook) -> RunPlan:
 
 @contextmanager
 def _analysed(jvm: Jvm, create: Create) -> Iterator[tuple[Situation, Outlook]]:
-    captured: Mapping[str, Any] = jvm.invoke("settings", {})
+    captured = sessions.captured(jvm)
     working = sessions.working(jvm, captured["confs"])
     assert isinstance(create.query, str), "the iterative form is refused by the parser"
     with analysis.analysed(working, create.query, captured["catalog"], captured["namespace"]) as document:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from math import ceil, inf
+from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.settings import PREFIX, SETTINGS, PlannerSettings
@@ -39,6 +40,7 @@ PHYSICAL: Mapping[str, str] = {
     # What users set for their own output must not reach the view's files.
     "spark.sql.sources.partitionOverwriteMode": "static",
     "spark.sql.files.maxRecordsPerFile": "0",
+    "spark.sql.parquet.outputTimestampType": "INT96",
     # Exact sums are aggregated as objects; the default of 128 groups would send nearly all of them through a sort.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
     # Listing many folders must not become a Spark job: a refresh with nothing to do runs none.
@@ -50,9 +52,18 @@ PHYSICAL: Mapping[str, str] = {
 }
 
 
+def captured(jvm: Jvm) -> dict[str, Any]:
+    """What fixes the meaning of a query's text in the caller's session: "confs", "catalog" and "namespace".
+
+    Without the settings that are Tidemill's own in every working session.
+    """
+    found: dict[str, Any] = jvm.invoke("settings", {})
+    return {**found, "confs": {name: value for name, value in found["confs"].items() if name not in PHYSICAL}}
+
+
 def working(jvm: Jvm, captured: Mapping[str, str]) -> Jvm:
     """A clone of the caller's session for work on a view with these captured settings."""
-    return jvm.clone({**PHYSICAL, **captured})
+    return jvm.clone({**captured, **PHYSICAL})
 
 
 def fit(jvm: Jvm, source_bytes: float | None, rows: float = inf) -> None:
