@@ -60,7 +60,7 @@ SEEN_BY_JOB = (flipped, zeros)
 
 @pytest.fixture
 def view(spark: SparkSession, events: str) -> str:
-    spark.sql("INSERT INTO events SELECT 2, id, 'many' FROM range(1000)")  # so that states are cheaper to read
+    spark.sql("INSERT INTO events SELECT 2, id, 'many' FROM range(100000)")  # so that states are cheaper to read
     spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {BY_KEY}")
     return "v"
 
@@ -125,7 +125,7 @@ def test_a_session_that_ignores_damage_creates_views_that_do_not(
     other = spark.newSession()
     other.sql(f"USE {events}")
     other.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
-    other.sql("INSERT INTO events SELECT 2, id, 'many' FROM range(1000)")
+    other.sql("INSERT INTO events SELECT 2, id, 'many' FROM range(100000)")
     other.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {BY_KEY}")
     spark.sql("INSERT INTO events VALUES (2, 1, 'n')")
     flipped(live_states(spark)[-1])

@@ -36,7 +36,7 @@ def bases(spark: SparkSession, view: str = "v") -> dict[str, str]:
 @pytest.fixture
 def many(spark: SparkSession, events: str) -> str:
     """`events` with rows enough for states to be cheaper to read; the database."""
-    spark.sql("INSERT INTO events SELECT 2, id, 'many' FROM range(1000)")
+    spark.sql("INSERT INTO events SELECT 2, id, 'many' FROM range(100000)")
     return events
 
 
@@ -143,6 +143,19 @@ def test_a_state_under_a_name_of_another_version_is_lost(
     monkeypatch.setattr(canon, "CANON_VERSION", canon.CANON_VERSION + 1)
     assert refresh("v").kind == "NO_DATA"
     assert len(anew(spark, refresh, before) - before) == len(before)
+
+
+def test_a_run_without_output_leaves_a_state_that_no_name_fits(
+    spark: SparkSession, many: str, refresh: Refresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it is in place of is made by the run with output, which says so."""
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (AT '10:00' NO OUTPUT, AT '12:00') AS {BY_KEY}")
+    before = states(spark)
+    monkeypatch.setattr(canon, "CANON_VERSION", canon.CANON_VERSION + 1)
+    spark.sql("INSERT INTO events VALUES (1, 1, 'n')")
+    assert refresh("v", "AT 1").kind == "PARTIAL"
+    assert states(spark) == before
+    assert len(anew(spark, refresh, set(before)) - set(before)) == len(before)
 
 
 def test_states_under_a_limit_that_no_name_fits_are_made_anew(
