@@ -1,8 +1,9 @@
 """./build.sh soak --hours N [--only search,faults] [--seed N]
 
 Runs the suites below over and over, in rounds of a random order, each time with another seed, until the time is up.
-A failure does not end it: the commands that repeat the failures are printed at the end. The sizes are such that a round
-of all suites takes two hours on 2 cores. A new suite is one line.
+A failure does not end it: the commands that repeat the failures are printed at the end. A suite that takes longer than
+LIMIT has failed, whatever it was doing; it is ended with all that it has started. The sizes are such that a round of
+all suites takes some three hours on 2 cores. A new suite is one line.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+LIMIT = int(os.environ.get("TIDEMILL_LIMIT", "3600"))
+"""Seconds for one suite: several times what the longest takes."""
 # name -> what pytest is told, and the settings beside the seed
 SUITES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "search": ("tests/search/test_algebra.py", {"TIDEMILL_EXAMPLES": "1000"}),
@@ -37,6 +42,16 @@ SUITES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "tpcds": ("tests/system/test_tpcds.py", {"TIDEMILL_QUERIES": "any 12"}),
     "stacked": ("tests/front/test_stacked_extensions.py", {}),
     "pitfalls": ("tests/system/test_pitfalls.py", {}),
+    "planner process": ("tests/front/test_planner_process.py", {}),
+    "sessions": ("tests/runtime/test_sessions.py tests/front/test_sessions.py", {}),
+    "damage": ("tests/runtime/test_damage.py tests/runtime/test_drop.py", {}),
+    "states": ("tests/runtime/test_states.py", {}),
+    "alter": ("tests/runtime/test_alter.py", {}),
+    "early": ("tests/runtime/test_early.py", {}),
+    "security": ("tests/front/test_security.py", {}),
+    "delta results": ("tests/runtime/test_delta_results.py", {}),
+    "connect": ("tests/front/test_connect.py", {}),
+    "thrift server": ("tests/front/test_thrift_server.py", {}),
 }
 
 
@@ -71,12 +86,40 @@ def run(suite: str, seed: int) -> list[str]:
     environment = {"TIDEMILL_SEED": str(seed), **settings}
     options = ["-q", "-p", "no:cacheprovider", f"--hypothesis-seed={seed}", *told.split()]
     command = [sys.executable, "-m", "pytest", *options]
-    status = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=False).returncode
-    if not status:
-        return []
+    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment}, start_new_session=True)
+    try:
+        if process.wait(LIMIT) == 0:
+            return []
+        how = "failed"
+    except subprocess.TimeoutExpired:
+        how = f"has not ended within {LIMIT} seconds"
+    finally:
+        if process.returncode is None:
+            end(process)
     words = " ".join(f"{name}='{value}'" for name, value in environment.items())
-    print(f"soak: {suite} failed", flush=True)
+    print(f"soak: {suite} {how}", flush=True)
     return [f"{words} pytest {' '.join(options)}"]
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kills a process and all that it has started, which may be in process groups of their own."""
+    found = family(process.pid)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for pid in found:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def family(pid: int) -> list[int]:
+    """The numbers of all processes below one."""
+    found: list[int] = []
+    with suppress(OSError):
+        for file in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in map(int, file.read_text().split()):
+                found += [child, *family(child)]
+    return found
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,14 +17,15 @@ from pyspark.sql import SparkSession
 
 import tidemill
 from tests.conftest import location_of
-from tests.faults.checks import check
+from tests.faults.checks import check, wait_for
 from tests.faults.contents import digest, read_by_duckdb, read_by_spark
+from tests.faults.processes import Process, started
 from tidemill.runtime import apply
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
 COMMITS = int(os.environ.get("TIDEMILL_COMMITS", "15"))
+OR_REPLACE, DEMAND = "CREATE OR REPLACE INCREMENTAL VIEW v", "SCHEDULE (ON DEMAND)"
 
 
 def change(spark: SparkSession, number: int) -> None:
@@ -34,11 +33,16 @@ def change(spark: SparkSession, number: int) -> None:
 
 
 @pytest.fixture
-def view(spark: SparkSession, db: str) -> str:
+def events(spark: SparkSession, db: str) -> str:
     spark.sql("CREATE TABLE events (n INT, v BIGINT) USING parquet")
     change(spark, 0)
+    return db
+
+
+@pytest.fixture
+def view(spark: SparkSession, events: str) -> str:
     spark.sql("CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS SELECT n, v FROM events")
-    return f"{db}.v"
+    return f"{events}.v"
 
 
 class Reader(threading.Thread):
@@ -47,7 +51,7 @@ class Reader(threading.Thread):
     def __init__(self, read: Callable[[], str]) -> None:
         super().__init__()
         self.read = read
-        self.first, self.stop = threading.Event(), threading.Event()
+        self.stop = threading.Event()
         self.seen: list[str] = []
         self.failure: BaseException | None = None
 
@@ -57,40 +61,85 @@ class Reader(threading.Thread):
             while not last:
                 last = self.stop.is_set()
                 self.seen.append(self.read())
-                self.first.set()
         except BaseException as failure:
             self.failure = failure
-            self.first.set()
+
+    @property
+    def ended(self) -> int:
+        """How many reads."""
+        assert self.failure is None, self.failure
+        return len(self.seen)
+
+
+class Readers:
+    """Some in this process, and a foreign one; `seen`, when all have ended: what each of them has seen."""
+
+    def __init__(self, others: Sequence[Reader], foreign: Process) -> None:
+        self.seen: list[list[str]] = []
+        self._others, self._foreign = others, foreign
+
+    def _ended(self) -> list[int]:
+        assert self._foreign.status is None, self._foreign.errors
+        return [self._foreign.lines.count("read"), *(reader.ended for reader in self._others)]
+
+    def catch_up(self) -> None:
+        """Waits until each has ended a read from now on: the next one then began after this call."""
+        before = self._ended()
+        wait_for(lambda: all(now > then for now, then in zip(self._ended(), before, strict=True)), "a read", 300)
 
 
 @contextmanager
-def reading(location: Path, columns: Sequence[str], stop: Path, *others: Reader) -> Iterator[list[list[str]]]:
-    """While readers read: `others` in this process, and a foreign one; afterwards, what each has seen.
+def reading(
+    location: Path, columns: Sequence[str], folder: Path, *others: Reader, format_: str = "parquet"
+) -> Iterator[Readers]:
+    """While readers read: `others` in this process, and a foreign one.
 
     All have read once before the body begins, and read once more when it has ended.
     """
-    command = [sys.executable, "-m", "tests.faults.plain_reader", str(location), str(stop), *columns]
-    foreign = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    found: list[list[str]] = []
-    for reader in others:
-        reader.start()
+    stop = folder / "stop"
+    arguments = [format_, str(location), str(stop), *columns]
+    with started(folder, "reader", "tests.faults.plain_reader", *arguments) as foreign:
+        readers = Readers(others, foreign)
+        for reader in others:
+            reader.start()
+        try:
+            readers.catch_up()
+            yield readers
+        finally:
+            stop.touch()
+            for reader in others:
+                reader.stop.set()
+            for reader in others:
+                reader.join()
+        foreign.ended_well(300)
+        assert [reader.failure for reader in others] == [None] * len(others)
+        readers.seen += [reader.seen for reader in others]
+        readers.seen.append(json.loads(foreign.lines[-1]))
+
+
+@contextmanager
+def vacuuming(session: SparkSession, view: str) -> Iterator[list[str]]:
+    """While another session removes all that it can, over and over; the paths."""
+    stop = threading.Event()
+    removed: list[str] = []
+    failures: list[BaseException] = []
+
+    def vacuum() -> None:
+        try:
+            while not stop.is_set():
+                rows = session.sql(f"VACUUM INCREMENTAL VIEW {view} RETAIN 0 HOURS").collect()
+                removed.extend(row[0] for row in rows)
+        except BaseException as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=vacuum)
+    thread.start()
     try:
-        assert foreign.stdout is not None
-        assert foreign.stdout.readline() == "reads\n", foreign.stderr and foreign.stderr.read()[-3000:]
-        for reader in others:
-            reader.first.wait()
-        yield found
+        yield removed
     finally:
-        stop.touch()
-        for reader in others:
-            reader.stop.set()
-            reader.join()
-        out, err = foreign.communicate(timeout=300)
-    for reader in others:
-        assert reader.failure is None, reader.failure
-        found.append(reader.seen)
-    assert foreign.returncode == 0, err[-3000:]
-    found.append(json.loads(out.splitlines()[-1]))
+        stop.set()
+        thread.join()
+    assert failures == []
 
 
 def whole_and_in_order(seen: Sequence[str], committed: Sequence[str]) -> None:
@@ -101,19 +150,63 @@ def whole_and_in_order(seen: Sequence[str], committed: Sequence[str]) -> None:
     assert (runs[0], runs[-1]) == (0, len(committed) - 1)
 
 
-def test_readers_during_commits_and_vacuum(spark: SparkSession, view: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("format_", ["parquet", "delta"])
+def test_readers_during_commits_and_vacuum(
+    spark: SparkSession, events: str, tmp_path: Path, format_: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """VACUUM removes all that it may, at the same time, and nobody is more than a run behind: none of them fails."""
+    monkeypatch.setattr(apply, "SMALL_RESULT_BYTES", 0)  # or each run would write all files anew
+    view = f"{events}.v"
+    spark.sql(f"CREATE INCREMENTAL VIEW v USING {format_} SCHEDULE (ON DEMAND) AS SELECT n, v FROM events")
     columns = ["n", "v"]
     rows = [(n, v) for n in range(COMMITS + 1) for v in (n + 7, -n - 7)]
     session = spark.newSession()
     reader = Reader(lambda: read_by_spark(session.table(view), columns))
-    with reading(location_of(spark, view), columns, tmp_path / "stop", reader) as found:
+    with (
+        vacuuming(spark.newSession(), view) as removed,
+        reading(location_of(spark, view), columns, tmp_path, reader, format_=format_) as readers,
+    ):
         for number in range(1, COMMITS + 1):
             change(spark, number)
-            spark.sql(f"REFRESH INCREMENTAL VIEW {view}")
-            spark.sql(f"VACUUM INCREMENTAL VIEW {view}")
-    for seen in found:
+            spark.sql(f"REFRESH INCREMENTAL VIEW {view} {'FULL' if number % 3 == 0 else ''}")
+            readers.catch_up()
+    for seen in readers.seen:
         whole_and_in_order(seen, [digest(rows[: 2 * run + 2]) for run in range(COMMITS + 1)])
     check(spark, view, "after the readers")
+    assert sum("/part-" in path for path in removed) > COMMITS // 3, "what was live once is gone"
+
+
+@pytest.mark.parametrize("format_", ["parquet", "delta"])
+def test_readers_while_the_query_changes(spark: SparkSession, events: str, format_: str) -> None:
+    """Each answer is that of one query: never rows of the one under the columns of the other."""
+    name = f"{events}.v"
+    queries = ["SELECT n, v FROM events", "SELECT v AS n, CAST(n AS STRING) AS a, v + n AS w FROM events"]
+    spark.sql(f"CREATE INCREMENTAL VIEW v USING {format_} SCHEDULE (ON DEMAND) AS {queries[0]}")
+
+    def answer(session: SparkSession, statement: str) -> str:
+        frame = session.sql(statement)
+        return json.dumps([frame.columns, digest(frame.collect())])
+
+    whole = [answer(spark, query) for query in queries]
+    sessions = [spark.newSession(), spark.newSession()]
+    readers = [Reader(lambda s=session: answer(s, f"SELECT * FROM {name}")) for session in sessions]  # type: ignore[misc]
+    for reader in readers:
+        reader.start()
+    try:
+        for number in range(1, max(COMMITS // 2, 4) + 1):
+            words = "ALTER INCREMENTAL VIEW v AS" if number % 4 < 2 else f"{OR_REPLACE} USING {format_} {DEMAND} AS"
+            spark.sql(f"{words} {queries[number % 2]}")
+            assert answer(spark, f"SELECT * FROM {name}") == whole[number % 2]
+    finally:
+        for reader in readers:
+            reader.stop.set()
+        for reader in readers:
+            reader.join()
+    for reader in readers:
+        assert reader.ended > 1
+        assert set(reader.seen) <= set(whole)
+        assert reader.seen[-1] == whole[max(COMMITS // 2, 4) % 2]
+    check(spark, name, "after the readers")
 
 
 @pytest.mark.parametrize("clause", ["", "PARTITIONED BY (p)"])
@@ -152,7 +245,7 @@ def test_readers_of_bags_of_nested_types(
     session = spark.newSession()
     view = tidemill.IncrementalView.forName(session, f"{db}.v")
     duck = Reader(lambda: read_by_duckdb(view.files(), [*columns]))
-    with reading(location_of(spark, "v"), [*columns], tmp_path / "stop", duck) as found:
+    with reading(location_of(spark, "v"), [*columns], tmp_path, duck) as readers:
         for number in range(1, max(COMMITS // 3, 3) + 1):
             insert(number)
             if number % 2:
@@ -162,7 +255,7 @@ def test_readers_of_bags_of_nested_types(
             committed.append(content())
             assert spark.sql("REFRESH INCREMENTAL VIEW v").collect()[0].kind == "INCREMENTAL"
             spark.sql("VACUUM INCREMENTAL VIEW v")
-    for seen in found:
+    for seen in readers.seen:
         whole_and_in_order(seen, committed)
     check(spark, "v", "after the readers")
 

@@ -1,8 +1,9 @@
 """One of several drivers that refresh one view: python -m tests.faults.writer FOLDER NAME.
 
 Waits for FOLDER/go, creates the view, or attaches what another one has created, and refreshes it until there is
-FOLDER/stop. The writer whose name is `vacuum` removes what it can after each refresh. Prints at the end which runs it
-committed, and how many it lost to others.
+FOLDER/stop. The writer whose name is `vacuum` removes what it can after each refresh; the one whose name is `alter`
+gives the view another query after each, once there is FOLDER/all, and the first one again at the end. Prints at the
+end which runs it committed, how often it changed the query, and how many runs it lost to others.
 """
 
 from __future__ import annotations
@@ -20,6 +21,11 @@ from tests.faults.processes import session
 
 def query(folder: Path) -> str:
     return f"SELECT k, sum(v) AS s, count(*) AS n FROM parquet.`{folder}/events` GROUP BY k"
+
+
+def other_query(folder: Path) -> str:
+    """Other columns, over the same groups."""
+    return f"SELECT n, k, s + n AS m FROM ({query(folder)})"
 
 
 def create(folder: Path) -> str:
@@ -47,7 +53,15 @@ def main(folder: Path, name: str) -> None:
     while not done(spark, create(folder), "TIDEMILL_LOCATION_NOT_EMPTY"):
         refused += 1
     print("attached", flush=True)
-    runs, lost = [], 0
+    runs, lost, altered = [], 0, 0
+
+    def alter() -> None:
+        nonlocal altered
+        to = query(folder) if altered % 2 else other_query(folder)
+        if done(spark, f"ALTER INCREMENTAL VIEW v AS {to}", "TIDEMILL_CONCURRENT_REFRESH"):
+            print("altered", flush=True)
+            altered += 1
+
     while not (folder / "stop").exists():
         try:
             row = spark.sql("REFRESH INCREMENTAL VIEW v").collect()[0]
@@ -62,7 +76,11 @@ def main(folder: Path, name: str) -> None:
                 runs.append(row.run)
         if name == "vacuum":
             spark.sql("VACUUM INCREMENTAL VIEW v RETAIN 0 HOURS")
-    print(json.dumps({"runs": runs, "lost": lost, "refused": refused}), flush=True)
+        if name == "alter" and (folder / "all").exists():
+            alter()
+    while altered % 2:
+        alter()
+    print(json.dumps({"runs": runs, "altered": altered, "lost": lost, "refused": refused}), flush=True)
     spark.stop()
 
 

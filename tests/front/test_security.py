@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from pyspark import SparkContext
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from tests.conftest import location_of
@@ -160,6 +160,58 @@ def test_files_have_the_permissions_of_sparks_own(spark: SparkSession, db: str, 
     make_files(spark.sql, location)
     assert stat.S_IMODE(location.stat().st_mode) == 0o750
     assert modes(location) == modes(location_of(spark, "p"))
+
+
+def test_files_under_a_umask_that_only_hadoop_knows(spark: SparkSession, db: str, tmp_path: Path) -> None:
+    """In a session of its own, whose file systems are its own too."""
+    other = spark.newSession()
+    other.conf.set("fs.file.impl.disable.cache", "true")
+    other.conf.set("fs.permissions.umask-mode", "077")
+    other.sql(f"USE {db}")
+    location = tmp_path / "v"
+    make_files(other.sql, location)
+    assert modes(location_of(spark, "p")) == {(True, "rwx------"), (False, "rw-------")}
+    assert modes(location) == modes(location_of(spark, "p"))
+    assert stat.S_IMODE(location.stat().st_mode) == 0o700
+
+
+SECRET = "S3cret-of-ours"
+
+
+@pytest.mark.parametrize("options", [f"password '{SECRET}'", f"fs.s3a.secret.key '{SECRET}', nullValue '{SECRET}'"])
+def test_options_that_spark_would_not_show_are_not_stored(
+    spark: SparkSession, db: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], options: str
+) -> None:
+    """They are in none of the view's files, in nothing shown, in no error and no log; other options are stored."""
+    spark.sql(f"CREATE TABLE t (a INT, b STRING) USING csv OPTIONS (sep ';', {options}, pathGlobFilter '*.csv')")
+    folder = location_of(spark, "t")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "1.csv").write_text("1;x\n2;y\n")
+    (folder / "not.txt").write_text("3;z\n")
+    spark.sql("CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS SELECT a, 10 / a AS q, b FROM t")
+    (folder / "2.csv").write_text("0;z\n")
+    with pytest.raises(PySparkException, match="DIVIDE_BY_ZERO") as caught:
+        spark.sql("REFRESH INCREMENTAL VIEW v").collect()
+    said = [str(caught.value), caplog.text]
+    (folder / "2.csv").write_text("5;z\n")
+    spark.sql("REFRESH INCREMENTAL VIEW v").collect()
+    assert spark.table("v").count() == 3
+    for statement in (
+        "SHOW CREATE INCREMENTAL VIEW v",
+        "SHOW REFRESHES IN v",
+        "SHOW INCREMENTAL VIEWS",
+        "DESCRIBE INCREMENTAL VIEW v",
+        "DESCRIBE EXTENDED v",
+        "SHOW TBLPROPERTIES v",
+        "VERIFY INCREMENTAL VIEW v",
+        *(f"EXPLAIN INCREMENTAL {mode} VIEW v" for mode in ("PLAN", "COST", "STATE", "MEMO", "JSON", "DOT")),
+    ):
+        said.append(str(spark.sql(statement).collect()))
+    said += [caplog.text, *capfd.readouterr()]
+    files = [file for file in location_of(spark, "v").rglob("*") if file.is_file()]
+    assert any(file.name == "view.json" and '"pathGlobFilter"' in file.read_text() for file in files)
+    assert [text for text in said if SECRET in text] == []
+    assert [file for file in files if SECRET.encode() in file.read_bytes()] == []
 
 
 @pytest.mark.slow

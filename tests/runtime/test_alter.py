@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle, files_under, location_of
+from tidemill.bridge.jvm import Jvm
 
 Fails = Callable[[str, str], PySparkException]
 BY_KEY = "SELECT k, sum(v) AS s, count(*) AS n FROM events GROUP BY k"
+OTHER_COLUMNS = "SELECT n, k, CAST(s AS STRING) AS s, s + n AS m FROM (" + BY_KEY + ")"
+ANOTHER_QUERY = ("ALTER INCREMENTAL VIEW v AS", "CREATE OR REPLACE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS")
 
 
 @pytest.fixture
@@ -212,3 +218,84 @@ def test_a_location_is_attached_again(
         f"CREATE INCREMENTAL VIEW w LOCATION '{tmp_path}' SCHEDULE (ON DEMAND) AS {BY_KEY}",
         "TIDEMILL_LOCATION_NOT_EMPTY",
     )
+
+
+@contextmanager
+def before(step: str, action: Callable[[], None]) -> Iterator[None]:
+    """`action` comes before the content is published, or the catalog altered; if it raises, nothing follows."""
+    dead: list[BaseException] = []
+    original = Jvm.invoke
+
+    def invoke(jvm: Jvm, method: str, request: Mapping[str, Any] | None = None) -> Any:
+        if dead:
+            raise dead[0]
+        told = request or {}
+        published = "/_spark_metadata/" in str(told.get("path")) and told["do"] == "write"
+        if step == ("publish" if published else f"{method} {told.get('do')}"):
+            try:
+                action()
+            except BaseException as failure:
+                dead.append(failure)
+                raise
+        return original(jvm, method, request)
+
+    with mock.patch.object(Jvm, "invoke", invoke):
+        yield
+
+
+def content(session: SparkSession, name: str) -> tuple[list[str], set[tuple[Any, ...]]]:
+    frame = session.sql(f"SELECT * FROM {name}")
+    return frame.columns, {tuple(row) for row in frame.collect()}
+
+
+@pytest.mark.parametrize("words", ANOTHER_QUERY)
+def test_readers_see_the_old_query_or_the_new_one(spark: SparkSession, view: str, events: str, words: str) -> None:
+    """In every session, whatever it has read before; a plain view over it and a sub-query too."""
+    name, plain = f"{events}.v", f"{events}.plain"
+    sessions = [spark, spark.newSession(), spark.newSession()]
+    spark.sql(f"CREATE VIEW {plain} AS SELECT n, s FROM {name} WHERE k IN (SELECT k FROM {name})")
+    old, below = content(sessions[0], name), content(sessions[1], plain)
+    assert content(sessions[1], name) == old
+    seen: list[object] = []
+
+    def read() -> None:
+        seen.extend(content(session, name) for session in sessions)
+        seen.extend(content(session, plain) for session in sessions[:2])
+
+    with before("catalog alter_table", read):
+        spark.sql(f"{words} {OTHER_COLUMNS}")
+    assert seen == [old] * 3 + [below] * 2
+    frame = spark.sql(OTHER_COLUMNS)
+    new = frame.columns, {tuple(row) for row in frame.collect()}
+    assert [content(session, name) for session in sessions] == [new] * 3
+
+
+@pytest.mark.parametrize("step", ["publish", "catalog alter_table"])
+def test_a_switch_that_died_before_the_catalog_was_told(
+    spark: SparkSession, view: str, events: str, step: str, oracle: Oracle
+) -> None:
+    name = f"{events}.v"
+    above = "SELECT n, sum(s) AS s FROM v GROUP BY n"
+    spark.sql(f"CREATE INCREMENTAL VIEW above SCHEDULE (ON DEMAND) AS {above}")
+    sessions = [spark, spark.newSession()]
+    old, was = content(sessions[1], name), content(spark, "above")
+
+    def die() -> None:
+        raise RuntimeError("the process is dead")
+
+    query = "SELECT k, n AS s2, s AS n FROM (" + BY_KEY + ")"
+    with before(step, die), pytest.raises((PySparkException, Py4JJavaError)):
+        spark.sql(f"ALTER INCREMENTAL VIEW v AS {query}")
+    assert [content(session, name) for session in (*sessions, spark.newSession())] == [old] * 3
+    assert refresh(spark, "above").kind == "NO_DATA"
+    assert content(spark, "above") == was
+    spark.sql("VACUUM INCREMENTAL VIEW v DRY RUN")
+    spark.sql("INSERT INTO events VALUES (7, 7, 'g')")
+    refresh(spark)
+    oracle("v", query)
+    new = content(spark, name)
+    assert new[0] == ["k", "s2", "n"]
+    assert [content(session, name) for session in (*sessions, spark.newSession())] == [new] * 3
+    spark.sql(f"ALTER INCREMENTAL VIEW v AS {BY_KEY}")
+    refresh(spark, "above")
+    oracle("above", above)

@@ -21,10 +21,25 @@ def test_auto_goes_full_where_no_rule_is_and_says_so(
     spark.sql("INSERT INTO events VALUES (1, 11, 'a'), (8, 2, 'b')")
     row = refresh("v")
     oracle("v", RECURSIVE)
-    assert row.kind in ("FULL", "INCREMENTAL")
-    if row.kind == "FULL":
-        assert row.reason.split(":")[0] in ("NOT_INCREMENTAL", "COST")
-    assert "recompute" in row.methods
+    assert (row.kind, row.reason, row.methods) == ("FULL", "NOT_INCREMENTAL: UnionLoop: X", ["recompute"])
+    assert row.cpu_ms > 0
+
+
+def test_auto_goes_full_where_that_is_cheaper_and_says_so(
+    spark: SparkSession, db: str, oracle: Oracle, refresh: Refresh
+) -> None:
+    spark.sql("CREATE TABLE numbers (k BIGINT, v BIGINT) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+    spark.sql("INSERT INTO numbers SELECT id % 5000, id FROM range(300000)")
+    query = "SELECT k, min(v) AS low, max(v) AS high FROM numbers GROUP BY k"
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS {query}")
+    spark.sql("UPDATE numbers SET v = -v WHERE k = 1")
+    small = refresh("v")
+    assert (small.kind, small.reason) == ("INCREMENTAL", None)
+    assert "recompute" not in small.methods
+    spark.sql("UPDATE numbers SET v = v + 1")
+    large = refresh("v")
+    assert (large.kind, large.reason, large.methods) == ("FULL", "COST", ["recompute"])
+    oracle("v", query)
 
 
 def test_full_is_never_incremental(spark: SparkSession, events: str, oracle: Oracle, refresh: Refresh) -> None:

@@ -107,6 +107,32 @@ def content_away(spark: SparkSession, view: str) -> Iterator[None]:
             path.with_suffix(".away").rename(path)
 
 
+def test_an_upstream_that_is_always_full_is_warned_of(
+    spark: SparkSession, events: str, refresh: Refresh, fails: Fails, warned: list[str]
+) -> None:
+    create(spark, "low", BY_K, "FULL")
+    create(spark, "other", BY_K)
+    queries = {"above": OVER_N, "strict": OVER_N, "full": OVER_N, "over_other": OVER_N.replace("low", "other")}
+    policies = {"strict": "STRICT", "full": "FULL"}
+    said = {}
+    for name, query in queries.items():
+        warned.clear()
+        create(spark, name, query, policies.get(name, "AUTO"))
+        said[name] = [text for text in warned if "SOURCE_REWRITTEN" in text]
+    assert {name: len(texts) for name, texts in said.items()} == {"above": 1, "strict": 1, "full": 0, "over_other": 0}
+    assert f"{events}.low has REFRESH POLICY FULL" in said["above"][0]
+    assert "follows is full" in said["above"][0]
+    assert "follows fails" in said["strict"][0]
+    warned.clear()
+    spark.sql("ALTER INCREMENTAL VIEW above SET REFRESH POLICY STRICT")
+    spark.sql("ALTER INCREMENTAL VIEW full SET REFRESH POLICY AUTO")
+    assert ["follows fails" in text for text in warned] == [True, False]
+    change(spark, 1)
+    refresh("low")
+    fails("REFRESH INCREMENTAL VIEW strict", "TIDEMILL_NOT_INCREMENTAL")
+    assert code(refresh("full")) == "SOURCE_REWRITTEN"
+
+
 def test_two_views_that_both_changed(spark: SparkSession, events: str, oracle: Oracle, refresh: Refresh) -> None:
     """The old content of the one and the new content of the other are read in one run."""
     create(spark, "low", BY_K, "STRICT")

@@ -340,3 +340,15 @@ def test_what_create_warns_of(fresh: World, warned: list[str]) -> None:
         "CREATE INCREMENTAL VIEW f SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS SELECT k FROM u VERSION AS OF 0",
         "TIDEMILL_SOURCE_WITHOUT_CHANGES",
     )
+    for action, wanted in (
+        ("SCHEDULE (AT '06:00')", ["for 6 hours, but 24 hours may lie between two runs"]),
+        ("SCHEDULE (AT '04:00', AT '10:00', AT '16:00', AT '22:00')", []),
+        ("REFRESH POLICY FULL", []),
+        ("SCHEDULE (AT '02:00', AT '16:00')", []),
+        ("REFRESH POLICY AUTO", ["has no change data feed", "but 14 hours may lie"]),
+        ("COMMENT 'slow'", []),
+    ):
+        warned.clear()
+        world.change(f"ALTER INCREMENTAL VIEW b SET {action}")
+        assert len(warned) == len(wanted), (action, warned)
+        assert all(text in warning for text, warning in zip(wanted, warned, strict=True)), (action, warned)

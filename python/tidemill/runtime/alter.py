@@ -8,6 +8,7 @@ from typing import Any
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.runtime import analysis, arrivals, catalog, graph, planning, sessions, views
+from tidemill.runtime.foresight import foreseen_of
 from tidemill.runtime.replace import alter_query
 from tidemill.runtime.views import View
 from tidemill.sql.statements import (
@@ -38,6 +39,7 @@ def alter(jvm: Jvm, statement: Alter, sql: str, warnings: list[str]) -> list[lis
             alter_query(jvm, view, query, sql, warnings)
         case action:
             _check(jvm, view, action)
+            warnings += foreseen_of(jvm, view, action)
             views.amend(view, _dated(view, action))
             _tell_readers(view, action)
     return []

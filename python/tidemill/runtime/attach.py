@@ -43,7 +43,7 @@ def attach(
                 removal.remove(files, location)
                 return False
             raise TidemillError("TIDEMILL_LOCATION_MISMATCH", {"location": location, "reason": reason})
-        warnings += draft.warnings()
+        warnings += draft.warnings(jvm)
         view.result.check()
         if view.head is None and not statement.deferred:
             _fill(jvm, view, draft)

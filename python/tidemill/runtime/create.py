@@ -63,7 +63,7 @@ def create(jvm: Jvm, statement: Create, sql: str, warnings: list[str]) -> list[l
             location=place.location,
             **draft.fields(),
         )
-        warnings += draft.warnings()
+        warnings += draft.warnings(jvm)
         _make(jvm, files, definition, draft)
     return []
 

@@ -12,9 +12,8 @@ from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.runtime import analysis, arrivals, graph, sessions, wire
 from tidemill.runtime.definition import ViewColumn
-from tidemill.sources import registry
+from tidemill.runtime.foresight import foreseen
 from tidemill.sql.not_yet import not_in_effect
-from tidemill.sql.schedule import longest_gap
 from tidemill.sql.statements import Create, to_json
 
 CASE_SENSITIVE = "spark.sql.caseSensitive"
@@ -48,7 +47,7 @@ class Draft:
             "time_dependent": bool(self.document["findings"].get("time_dependent")),
         }
 
-    def warnings(self) -> Iterator[str]:
+    def warnings(self, jvm: Jvm) -> Iterator[str]:
         """What the user should know, one text each."""
         view = ".".join(self.name)
         for clause, text in not_in_effect(self.statement):
@@ -58,10 +57,7 @@ class Draft:
                 f"{view} uses the function {function}, which exists in this session only: a refresh in a"
                 " session without it will fail."
             )
-        if self.statement.policy != "FULL":
-            period = longest_gap(self.statement.schedule)
-            for source in self.document["sources"]:
-                yield from (f"{view}: {text}" for text in registry.warnings(source, period))
+        yield from (f"{view}: {text}" for text in foreseen(jvm, self.statement, self.document["sources"]))
         if self.document.get("order_dropped"):
             yield f"{view}: a stored view has no order; the ORDER BY at its end is left out."
 

@@ -92,7 +92,7 @@ def refuse_cycle(jvm: Jvm, name: tuple[str, ...], sources: Iterable[Source]) -> 
             table = source["location"]["table"]
             if table is not None and (SESSION_CATALOG, *table) == name:
                 raise _recursive([*path, name])
-            below = _known(jvm, source)
+            below = view_of(jvm, source)
             if below is None or below.location in seen:
                 continue
             if below.location == location:
@@ -105,13 +105,13 @@ def refuse_cycle(jvm: Jvm, name: tuple[str, ...], sources: Iterable[Source]) -> 
 
 def _upstream(jvm: Jvm, source: Source) -> View:
     """The view that a source entry, analysed just now, is about."""
-    found = _known(jvm, source)
+    found = view_of(jvm, source)
     if found is None:
         raise TidemillError("TIDEMILL_NOT_FOUND", {"view": source["name"]})
     return found
 
 
-def _known(jvm: Jvm, source: Source) -> View | None:
+def view_of(jvm: Jvm, source: Source) -> View | None:
     """The view under the name, or at the path, that a source entry has; None if there is none any more."""
     files = Files(jvm)
     table = source["location"]["table"]

@@ -44,7 +44,7 @@ def replace_view(jvm: Jvm, entry: Entry, statement: Create, sql: str, warnings: 
             {"location": view.location, "reason": f"its format is {view.definition.format}"},
         )
     with drafted(jvm, statement, entry.name) as draft:
-        warnings += draft.warnings()
+        warnings += draft.warnings(jvm)
         _switch(jvm, view, draft, sql)
 
 
@@ -54,11 +54,13 @@ def alter_query(jvm: Jvm, view: View, query: str, sql: str, warnings: list[str])
     expect = moved(old.create.expect, old.namespace, jvm.invoke("settings", {})["namespace"])
     statement = replace(old.create, query=query, expect=expect, columns=(), or_replace=False, if_not_exists=False)
     with drafted(jvm, statement, view.definition.name) as draft:
-        warnings += draft.warnings()
+        warnings += draft.warnings(jvm)
         _switch(jvm, view, draft, sql)
 
 
 def _switch(jvm: Jvm, view: View, draft: Draft, sql: str) -> None:
+    # Readers whose catalog entry has the old columns read the run before this one, so that must be published as it was.
+    view.publish_if_behind()
     old = view.definition
     definition = Definition(
         id=old.id,

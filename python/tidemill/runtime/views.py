@@ -138,21 +138,22 @@ class View:
             self.result.publish(self.head, self.head)
 
     def publish_if_behind(self) -> None:
-        """Does what a statement that died behind its commit left undone (design 9a.2)."""
-        create = self.definition.create
-        entry = self.entry
+        """Does what a statement that died behind its commit left undone (design 9a.2).
+
+        The content first, then the columns in the catalog: readers take the newest run that has the catalog's columns.
+        """
+        head = self.head
+        if head is not None and head.output_run is not None:
+            shown = self.result.published()
+            if shown != self.result.due(head):
+                before = self.log.read(shown) if shown is not None and shown < head.run else None
+                self.result.publish(head, before)
+        create, entry = self.definition.create, self.entry
         if entry is not None and not (
             entry.has_columns(self.definition.schema) and entry.describes(dict(create.properties), create.comment)
         ):
             self.describe_entry()
             catalog.refresh_entry(self.files.jvm, self.definition.name)
-        head = self.head
-        if head is None or head.output_run is None:
-            return
-        shown = self.result.published()
-        if shown != self.result.due(head):
-            before = self.log.read(shown) if shown is not None and shown < head.run else None
-            self.result.publish(head, before)
 
     def describe_entry(self) -> None:
         """Shows columns, comment and properties as they are now in the catalog."""

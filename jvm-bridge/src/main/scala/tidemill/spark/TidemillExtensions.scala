@@ -3,7 +3,7 @@ package tidemill.spark
 import java.util.{Collections, WeakHashMap}
 
 import org.apache.spark.sql.{SparkSessionExtensions, SparkSessionExtensionsProvider}
-import org.apache.spark.sql.tidemill.{FixedSettings, ReadNewestRun, RefuseWrites, RefuseWritesResolved, ReplaceIncrementalOutput}
+import org.apache.spark.sql.tidemill.{FixedSettings, ReadNewestRun, ReadPresentColumns, RefuseWrites, RefuseWritesResolved, ReplaceIncrementalOutput}
 
 /**
  * The entry point: `spark.sql.extensions=tidemill.spark.TidemillExtensions`.
@@ -22,6 +22,7 @@ class TidemillExtensions extends SparkSessionExtensionsProvider {
       extensions.injectResolutionRule(session => RefuseWrites(session))
       extensions.injectPostHocResolutionRule(session => RefuseWritesResolved(session))
       extensions.injectResolutionRule(session => ReplaceIncrementalOutput(session))
+      extensions.injectResolutionRule(session => new ReadPresentColumns(session))
       extensions.injectPostHocResolutionRule(session => new ReadNewestRun(session))
     }
 }

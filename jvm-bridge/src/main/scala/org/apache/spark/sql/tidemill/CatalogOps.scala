@@ -3,6 +3,7 @@ package org.apache.spark.sql.tidemill
 import java.net.URI
 
 import org.json4s._
+import tidemill.spark.TidemillException
 
 import org.apache.spark.sql.catalyst.TableIdentifier
 import org.apache.spark.sql.catalyst.catalog.{CatalogStorageFormat, CatalogTable, CatalogTableType, CatalogUtils}
@@ -43,7 +44,12 @@ private[tidemill] object CatalogOps {
         catalog.dropTable(table, true, false)
         JBool(true)
       case "refresh" =>
-        session.catalog.refreshTable(table.quotedString)
+        try session.catalog.refreshTable(table.quotedString)
+        catch { // a switch to another query has come since: whatever is cached of the table is of no use
+          case changed: TidemillException if changed.getCondition == PublishedRuns.Changed =>
+            session.sharedState.cacheManager.uncacheTableOrView(session, table.nameParts, cascade = true)
+            catalog.refreshTable(table)
+        }
         JBool(true)
       case "list" => list(session, request)
       case "default_path" => JString(CatalogUtils.URIToString(catalog.defaultTablePath(table)))

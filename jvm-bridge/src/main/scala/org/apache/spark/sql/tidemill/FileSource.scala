@@ -12,6 +12,7 @@ import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources.{CatalogFileIndex, HadoopFsRelation, LogicalRelation, NoopCache, PartitioningAwareFileIndex, PartitioningUtils, PartitionPath, PartitionSpec}
 import org.apache.spark.sql.execution.streaming.runtime.MetadataLogFileIndex
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.sources.DataSourceRegister
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.HadoopFSUtils
@@ -38,11 +39,23 @@ private[tidemill] object FileSource {
       "partitions" -> Json.ofTexts(files.partitionSchema.fieldNames.toSeq),
       "location" -> JObject(
         "roots" -> Json.ofTexts(roots),
-        "options" -> Json.ofMap(files.options.filterNot { case (key, _) => key.equalsIgnoreCase("path") }),
+        "options" -> Json.ofMap(told(files.options, files.sparkSession.sessionState.conf)),
         "table" -> tableOf(table),
         "partitioned" -> JBool(files.partitionSchema.nonEmpty),
         "catalog" -> JBool(files.location.isInstanceOf[CatalogFileIndex]),
         "sink" -> JBool(files.location.isInstanceOf[MetadataLogFileIndex])))
+  }
+
+  /** Options without the path, and without what Spark itself would not show: a view's files keep no secrets. */
+  private def told(options: Map[String, String], conf: SQLConf): Map[String, String] = {
+    val shown = conf.redactOptions(options)
+    options.filter { case (key, value) => !key.equalsIgnoreCase("path") && shown.get(key).contains(value) }
+  }
+
+  /** What is stored of a table's options, and from the catalog those that are not. */
+  private def optionsOf(session: SparkSession, stored: Map[String, String], table: Option[CatalogTable]): Map[String, String] = {
+    val own = table.map(_.storage.properties).getOrElse(Map.empty)
+    own.removedAll(told(own, session.sessionState.conf).keys).filterNot(_._1.equalsIgnoreCase("path")) ++ stored
   }
 
   def nameOf(leaf: LogicalRelation, otherwise: => String): String =
@@ -68,12 +81,12 @@ private[tidemill] object FileSource {
 
   def pin(session: SparkSession, source: JValue): JValue = {
     val location = source \ "location"
-    val options = Json.textMap(location, "options")
     val table = Json.items(location, "table") match {
       case List(JString(database), JString(name)) =>
         Some(session.sessionState.catalog.getTableMetadata(TableIdentifier(name, Some(database))))
       case _ => None
     }
+    val options = optionsOf(session, Json.textMap(location, "options"), table)
     val roots = table.map(t => Seq(new Path(t.location))).getOrElse(Json.texts(location, "roots").map(new Path(_)))
     val (listed, partitions) =
       if (Json.flag(location, "catalog")) inCatalog(session, table.get, options)

@@ -2,6 +2,7 @@ package org.apache.spark.sql.tidemill
 
 import java.io.FileNotFoundException
 import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.attribute.{PosixFileAttributeView, PosixFilePermissions}
 import java.nio.file.{FileAlreadyExistsException, Files => Nio, Path => NioPath, Paths, StandardCopyOption, StandardOpenOption}
 import java.util.UUID
 
@@ -9,6 +10,7 @@ import scala.util.{Try, Using}
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException => HadoopExists, FileContext, FileStatus, FileSystem, Options, Path}
+import org.apache.hadoop.fs.permission.FsPermission
 import org.json4s._
 
 import org.apache.spark.sql.classic.SparkSession
@@ -18,7 +20,7 @@ import org.apache.spark.util.ThreadUtils
  * Operations on files through Hadoop's FileSystem, asked for by Python as {"do": name, ...}.
  *
  * Paths travel as `Path.toString` gives them (with scheme, not URL-encoded). Text is UTF-8. New files get the permissions
- * that the file system's own umask gives: a view is read by other users.
+ * that Hadoop's umask gives to those of every table: a view is read by other users.
  */
 object Files {
   /** Threads of the driver that list directories; listing costs waiting, not computing. */
@@ -116,7 +118,7 @@ object Files {
   def writeNew(path: Path, text: String, conf: Configuration): JValue = {
     val fs = path.getFileSystem(conf)
     fs.getScheme match {
-      case "file" => created(linkNew(local(path), text))
+      case "file" => created(linkNew(local(path), text, fs))
       case "hdfs" | "viewfs" => created(renameNew(path, text, conf))
       case _ if fs.hasPathCapability(path.getParent, Options.CreateFileOptionKeys.FS_OPTION_CREATE_CONDITIONAL_OVERWRITE) =>
         created(putNew(fs, path, text))
@@ -129,8 +131,8 @@ object Files {
   private def created(done: Boolean): JValue = JObject("created" -> JBool(done))
 
   /** Local: a complete temporary file is hard-linked to its name, which fails if the name is taken (design.md 9a.1). */
-  private def linkNew(target: NioPath, text: String): Boolean = {
-    val temporary = writeTemporary(target, text)
+  private def linkNew(target: NioPath, text: String, fs: FileSystem): Boolean = {
+    val temporary = writeTemporary(target, text, fs)
     try {
       Nio.createLink(target, temporary)
       true
@@ -173,7 +175,7 @@ object Files {
     fs.getScheme match {
       case "file" =>
         val target = local(path)
-        val temporary = writeTemporary(target, text)
+        val temporary = writeTemporary(target, text, fs)
         try Nio.move(temporary, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING)
         finally Nio.deleteIfExists(temporary)
         // a checksum that Hadoop kept for an earlier file of this name would make the new one unreadable
@@ -202,11 +204,17 @@ object Files {
 
   private def temporaryName(name: String): String = s".$name.${UUID.randomUUID()}.tmp"
 
-  private def writeTemporary(target: NioPath, text: String): NioPath = {
-    Nio.createDirectories(target.getParent)
+  /** Folders and file get the permissions that `fs` gives to what it makes itself. */
+  private def writeTemporary(target: NioPath, text: String, fs: FileSystem): NioPath = {
+    if (!Nio.isDirectory(target.getParent)) fs.mkdirs(new Path(target.getParent.toUri))
     val temporary = target.resolveSibling(temporaryName(target.getFileName.toString))
     val channel = java.nio.channels.FileChannel.open(temporary, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)
     try Using.resource(channel) { _ =>
+      if (Nio.getFileStore(temporary).supportsFileAttributeView(classOf[PosixFileAttributeView])) {
+        val mode = FsPermission.getFileDefault.applyUMask(FsPermission.getUMask(fs.getConf))
+        val all = Seq(mode.getUserAction, mode.getGroupAction, mode.getOtherAction).map(_.SYMBOL).mkString
+        Nio.setPosixFilePermissions(temporary, PosixFilePermissions.fromString(all))
+      }
       val bytes = java.nio.ByteBuffer.wrap(text.getBytes(UTF_8))
       while (bytes.hasRemaining) channel.write(bytes)
       channel.force(true) // the name must not outlive its content when the machine stops

@@ -83,6 +83,7 @@ object Sources {
       case other => other
     }
     else index match {
+      case _: ViewFileIndex => "view"
       case sink: MetadataLogFileIndex if ViewSource.isView(files, sink.rootPaths.head) => "view"
       case _ => "files"
     }

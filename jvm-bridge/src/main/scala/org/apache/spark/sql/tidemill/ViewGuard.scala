@@ -1,16 +1,13 @@
 package org.apache.spark.sql.tidemill
 
-import scala.collection.mutable
 import scala.util.control.NonFatal
 
-import org.apache.hadoop.fs.{FileStatus, Path}
 import tidemill.spark.Errors
 
 import org.apache.spark.sql.{classic, AnalysisException, SparkSession}
 import org.apache.spark.sql.catalyst.TableIdentifier
 import org.apache.spark.sql.catalyst.analysis.{ResolvedIdentifier, ResolvedTable, UnresolvedIdentifier, UnresolvedRelation, UnresolvedTable, UnresolvedTableOrView, UnresolvedView}
 import org.apache.spark.sql.catalyst.catalog.CatalogTable
-import org.apache.spark.sql.catalyst.expressions.SubqueryExpression
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.util.QuotingUtils
@@ -18,9 +15,6 @@ import org.apache.spark.sql.connector.catalog.{CatalogManager, CatalogV2Util, Lo
 import org.apache.spark.sql.execution.command._
 import org.apache.spark.sql.execution.datasources.{CreateTable => CreateV1Table, HadoopFsRelation, LogicalRelation}
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
-import org.apache.spark.sql.execution.streaming.runtime.MetadataLogFileIndex
-import org.apache.spark.sql.execution.streaming.sinks.FileStreamSink
-import org.apache.spark.sql.types.StructType
 
 /** What the rules below know about the tables of incremental views. */
 object ViewGuard {
@@ -201,88 +195,4 @@ case class RefuseWritesResolved(session: SparkSession) extends Rule[LogicalPlan]
   }.filter(ViewGuard.isView)
 
   private def state = session.asInstanceOf[classic.SparkSession]
-}
-
-/**
- * Binds each reference to an incremental view to the newest published run. Spark caches a table's relation, and with it
- * the file list, per session: another session's refresh would stay unseen. All references of one statement read one run.
- * A DataFrame that was resolved before keeps its run.
- */
-class ReadNewestRun(session: SparkSession) extends Rule[LogicalPlan] {
-  private val Known = 64
-  private val indexes = new java.util.LinkedHashMap[Path, ViewFileIndex](16, 0.75f, true) {
-    override def removeEldestEntry(eldest: java.util.Map.Entry[Path, ViewFileIndex]): Boolean = size > Known
-  }
-
-  override def apply(plan: LogicalPlan): LogicalPlan = {
-    val bound = mutable.Map.empty[Path, Option[ViewFileIndex]]
-    def rebind(relation: LogicalRelation): LogicalPlan = relation match {
-      case LogicalRelation(files: HadoopFsRelation, _, Some(table), _, _) if ViewGuard.isView(table) && Sources.isDelta(files) =>
-        if (DeltaSource.shows(files)) relation else unfilled(relation, table) // Delta itself reads one version in one statement
-      case LogicalRelation(files: HadoopFsRelation, _, Some(table), false, _) if ViewGuard.isView(table) =>
-        val path = new Path(table.location)
-        bound.getOrElseUpdate(path, newest(path, table.schema)) match {
-          case Some(index) if index == files.location => relation
-          case Some(index) =>
-            relation.copy(relation = files.copy(location = index, partitionSchema = index.partitionSchema)(files.sparkSession))
-          case None => unfilled(relation, table)
-        }
-      case other => other
-    }
-    val outer = plan.resolveOperators { case relation: LogicalRelation => rebind(relation) }
-    // Subqueries were analysed, and bound, on their own: bind them to the same run.
-    outer.resolveExpressions { case subquery: SubqueryExpression =>
-      AnalysisHelper.allowInvokingTransformsInAnalyzer {
-        subquery.withNewPlan(subquery.plan.transformWithSubqueries { case relation: LogicalRelation => rebind(relation) })
-      }
-    }
-  }
-
-  private def unfilled(relation: LogicalRelation, table: CatalogTable): LogicalPlan =
-    if (conf.getConfString(ViewGuard.ReadUnfilled, "false") == "true") LocalRelation(relation.output, isStreaming = false)
-    else throw Errors.of("TIDEMILL_NOT_FILLED", Map("view" -> ViewGuard.nameOf(table)))
-
-  /** The file index over the newest manifest; None if nothing was published yet. */
-  private def newest(path: Path, schema: StructType): Option[ViewFileIndex] = {
-    val directory = new Path(path, FileStreamSink.metadataDir)
-    val fs = directory.getFileSystem(session.asInstanceOf[classic.SparkSession].sessionState.newHadoopConf())
-    val listed = try fs.listStatus(directory) catch { case _: java.io.FileNotFoundException => Array.empty[FileStatus] }
-    val manifests = listed.flatMap(file => ViewFileIndex.run(file.getPath).map(run => (run, file.getModificationTime)))
-    Option.when(manifests.nonEmpty) {
-      val manifest = manifests.max
-      indexes.synchronized {
-        Option(indexes.get(path)).filter(_.manifest == manifest).getOrElse {
-          val index = new ViewFileIndex(session, path, manifest, schema)
-          indexes.put(path, index)
-          index
-        }
-      }
-    }
-  }
-}
-
-/**
- * The files of one published run. Equal for the same run of the same view, so that Spark recognises a cached or a
- * repeated scan.
- *
- * @param manifest run and modification time (a view dropped and made anew at the place starts over with run 0)
- */
-class ViewFileIndex(session: SparkSession, val path: Path, val manifest: (Long, Long), schema: StructType)
-  extends MetadataLogFileIndex(session, path, Map.empty, Some(schema)) {
-
-  override def equals(other: Any): Boolean = other match {
-    case that: ViewFileIndex => path == that.path && manifest == that.manifest
-    case _ => false
-  }
-  override def hashCode: Int = (path, manifest).hashCode
-}
-
-object ViewFileIndex {
-  private val Manifest = """(\d+)(?:\.compact)?""".r
-
-  /** The run that a file in `_spark_metadata` lists, if it is a manifest. */
-  def run(file: Path): Option[Long] = file.getName match {
-    case Manifest(number) => Some(number.toLong)
-    case _ => None
-  }
 }

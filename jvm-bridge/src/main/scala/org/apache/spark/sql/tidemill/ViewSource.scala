@@ -1,10 +1,13 @@
 package org.apache.spark.sql.tidemill
 
+import java.util.Locale
+
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, Path}
 import org.json4s._
 
 import org.apache.spark.sql.catalyst.TableIdentifier
+import org.apache.spark.sql.catalyst.catalog.CatalogTable
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation, PartitionSpec}
@@ -21,7 +24,6 @@ import org.apache.spark.sql.types.{LongType, StructType}
  */
 private[tidemill] object ViewSource {
   private val Definition = "_tidemill/view.json"
-  private val Definitions = "_tidemill/definition"
   private val Log = "_tidemill/log"
 
   def isView(files: HadoopFsRelation, root: Path): Boolean = {
@@ -49,34 +51,49 @@ private[tidemill] object ViewSource {
     Files.read(new Path(root, Definition), conf).flatMap(text => Json.textOption(Json.parse(text), "id")).getOrElse(root.toString)
 
   /** Whether two entries' files have the same columns; their definitions tell, and one that VACUUM removed tells nothing. */
-  private def sameColumns(root: Path, one: JValue, other: JValue, conf: Configuration): Boolean = {
-    def columns(entry: JValue): Option[Seq[(JValue, JValue)]] = {
-      val number = Json.longOption(entry, "definition").filter(_ > 0)
-      val file = number.map(ViewLog.numbered(new Path(root, Definitions), _)).getOrElse(new Path(root, Definition))
-      Files.read(file, conf)
-        .map(text => Json.items(Json.parse(text), "columns").map(column => (column \ "name", column \ "type")))
-    }
+  private def sameColumns(root: Path, one: JValue, other: JValue, conf: Configuration): Boolean =
     one \ "definition" == other \ "definition" || {
-      val known = columns(one)
-      known.isDefined && known == columns(other)
+      val known = PublishedRuns.columns(root, one, conf)
+      known.isDefined && known == PublishedRuns.columns(root, other, conf)
     }
-  }
 
-  private def rootOf(session: SparkSession, source: JValue): Path = Json.items(source \ "location", "table") match {
-    case List(JString(database), JString(name)) =>
-      new Path(session.sessionState.catalog.getTableMetadata(TableIdentifier(name, Some(database))).location)
-    case _ => new Path(Json.text(source \ "location", "root"))
-  }
+  /** The catalog's entry of a view that is read by its name. */
+  private def entryOf(session: SparkSession, source: JValue): Option[CatalogTable] =
+    Json.items(source \ "location", "table") match {
+      case List(JString(database), JString(name)) =>
+        Some(session.sessionState.catalog.getTableMetadata(TableIdentifier(name, Some(database))))
+      case _ => None
+    }
 
+  private def rootOf(session: SparkSession, source: JValue): Path =
+    entryOf(session, source).map(table => new Path(table.location)).getOrElse(new Path(Json.text(source \ "location", "root")))
+
+  /** A run with other columns than the catalog has is not read yet: see [[ReadPresentColumns]]. */
   def pin(session: SparkSession, source: JValue): JValue = {
     val conf = session.sessionState.newHadoopConf()
     val root = rootOf(session, source)
-    val last = new ViewLog(root, conf).newest().flatMap { case (_, text) => Json.longOption(Json.parse(text), "output_run") }
-    last match {
-      case Some(run) => JObject("run" -> JLong(run), "id" -> JString(idOf(root, conf)))
-      case None => throw new IllegalStateException(s"The incremental view at '$root' has no run with output yet")
-    }
+    val columns = entryOf(session, source).filterNot(_.provider.contains("delta")).map(_.schema)
+    val log = new ViewLog(root, conf)
+    val newest = log.newest().map { case (run, text) => run -> Json.parse(text) }
+    if (newest.flatMap { case (_, entry) => Json.longOption(entry, "output_run") }.isEmpty)
+      throw new IllegalStateException(s"The incremental view at '$root' has no run with output yet")
+    val earlier = newest.iterator.flatMap { case (run, _) => Iterator.iterate(run - 1)(_ - 1).takeWhile(_ >= 0) }
+      .map(log.entry).takeWhile(_.isDefined).flatten.map(Json.parse)
+    (newest.iterator.map(_._2) ++ earlier)
+      .find(entry => columns.forall(wanted => PublishedRuns.columns(root, entry, conf).exists(PublishedRuns.same(_, wanted))))
+      .flatMap(entry => Json.longOption(entry, "output_run")) match {
+        case Some(run) => JObject("run" -> JLong(run), "id" -> JString(idOf(root, conf)))
+        case None => throw PublishedRuns.changed(Json.text(source, "name"))
+      }
   }
+
+  /** What is read of `entry` by a relation with the columns `schema` must have them: else they would come out as NULL. */
+  private def check(leaf: LogicalRelation, files: HadoopFsRelation, root: Path, entry: JValue, conf: Configuration): Unit =
+    for (has <- PublishedRuns.columns(root, entry, conf)) {
+      val names = has.fieldNames.map(_.toLowerCase(Locale.ROOT)).toSet
+      if (!files.schema.fieldNames.forall(name => names(name.toLowerCase(Locale.ROOT))))
+        throw PublishedRuns.changed(FileSource.nameOf(leaf, s"parquet.`$root`"))
+    }
 
   private def entry(root: Path, run: Long, conf: Configuration): JValue = {
     val log = new ViewLog(root, conf)
@@ -151,7 +168,9 @@ private[tidemill] object ViewSource {
   def snapshot(session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, position: JValue): LogicalPlan = {
     val conf = session.sessionState.newHadoopConf()
     val root = files.location.rootPaths.head
-    val listed = filesOf(entry(root, Json.long(position, "run"), conf) \ "files", root, conf)
+    val run = entry(root, Json.long(position, "run"), conf)
+    check(leaf, files, root, run, conf)
+    val listed = filesOf(run \ "files", root, conf)
     // what still had the table's name would be bound to its newest run: see ReadNewestRun
     leaf.copy(relation = reading(session, files, listed, files.schema), catalogTable = None).newInstance()
   }
@@ -161,7 +180,9 @@ private[tidemill] object ViewSource {
       from: JValue, to: JValue): LogicalPlan = {
     val conf = session.sessionState.newHadoopConf()
     val root = files.location.rootPaths.head
-    val listed = between(root, from, to, conf).flatMap(e => filesOf(e \ "delta", root, conf))
+    val runs = between(root, from, to, conf)
+    runs.lastOption.foreach(check(leaf, files, root, _, conf))
+    val listed = runs.flatMap(e => filesOf(e \ "delta", root, conf))
     val relation = reading(session, files, listed, files.schema.add(Sources.Count, LongType, nullable = false))
     val plan = LogicalRelation(relation)
     if (listed.isEmpty) Sources.nothing(plan, fields)
