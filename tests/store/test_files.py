@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
 import textwrap
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from tests.store.conftest import Store
@@ -52,13 +55,38 @@ def test_of_several_processes_one_creates_a_file(store: Store, files: Files, tmp
     assert sum((folder / f"{n}.json").read_text() == "jvm" for n in range(400)) == won
 
 
-def test_new_files_have_the_permissions_of_the_umask(files: Files, location: str, tmp_path: Path) -> None:
+def test_a_temporary_file_that_vacuum_takes_for_an_orphan(files: Files, tmp_path: Path) -> None:
+    """It may go at any moment before it has its name: the file is written again."""
+    stop = threading.Event()
+    taken: list[str] = []
+
+    def take() -> None:
+        while not stop.is_set():
+            for name in os.listdir(tmp_path):
+                if name.endswith(".tmp"):
+                    with suppress(FileNotFoundError):
+                        (tmp_path / name).unlink()
+                        taken.append(name)
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    try:
+        for number in itertools.count():
+            assert files.write_new(f"{tmp_path}/{number}.json", f"text {number}")
+            files.write(f"{tmp_path}/same", f"text {number}")
+            assert (tmp_path / f"{number}.json").read_text() == (tmp_path / "same").read_text() == f"text {number}"
+            if len(taken) > 20:
+                break
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_new_files_have_the_permissions_of_hadoops_umask(files: Files, location: str, tmp_path: Path) -> None:
     files.write_new(f"{location}/new", "x")
     files.write(f"{location}/replaced", "x")
-    umask = os.umask(0)
-    os.umask(umask)
     for name in ("new", "replaced"):
-        assert (tmp_path / name).stat().st_mode & 0o777 == 0o666 & ~umask
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o644
 
 
 def test_write_replaces_and_forgets_the_checksum(files: Files, location: str, tmp_path: Path) -> None:

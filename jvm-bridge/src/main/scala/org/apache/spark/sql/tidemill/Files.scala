@@ -3,9 +3,10 @@ package org.apache.spark.sql.tidemill
 import java.io.FileNotFoundException
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.attribute.{PosixFileAttributeView, PosixFilePermissions}
-import java.nio.file.{FileAlreadyExistsException, Files => Nio, Path => NioPath, Paths, StandardCopyOption, StandardOpenOption}
+import java.nio.file.{FileAlreadyExistsException, Files => Nio, NoSuchFileException, Path => NioPath, Paths, StandardCopyOption, StandardOpenOption}
 import java.util.UUID
 
+import scala.annotation.tailrec
 import scala.util.{Try, Using}
 
 import org.apache.hadoop.conf.Configuration
@@ -118,8 +119,8 @@ object Files {
   def writeNew(path: Path, text: String, conf: Configuration): JValue = {
     val fs = path.getFileSystem(conf)
     fs.getScheme match {
-      case "file" => created(linkNew(local(path), text, fs))
-      case "hdfs" | "viewfs" => created(renameNew(path, text, conf))
+      case "file" => created(unlessTaken(linkNew(local(path), text, fs)))
+      case "hdfs" | "viewfs" => created(unlessTaken(renameNew(path, text, conf)))
       case _ if fs.hasPathCapability(path.getParent, Options.CreateFileOptionKeys.FS_OPTION_CREATE_CONDITIONAL_OVERWRITE) =>
         created(putNew(fs, path, text))
       case scheme =>
@@ -129,6 +130,18 @@ object Files {
   }
 
   private def created(done: Boolean): JValue = JObject("created" -> JBool(done))
+
+  /**
+   * Does `work` again where its temporary file was gone before it got its name: VACUUM cannot tell it from what a writer
+   * that died has left.
+   */
+  @tailrec private def unlessTaken[A](work: => A, attempts: Int = 100): A =
+    (try Right(work)
+    catch { case gone @ (_: NoSuchFileException | _: FileNotFoundException) => Left(gone) }) match {
+      case Right(done) => done
+      case Left(gone) if attempts == 0 => throw gone
+      case Left(_) => unlessTaken(work, attempts - 1)
+    }
 
   /** Local: a complete temporary file is hard-linked to its name, which fails if the name is taken (design.md 9a.1). */
   private def linkNew(target: NioPath, text: String, fs: FileSystem): Boolean = {
@@ -175,14 +188,18 @@ object Files {
     fs.getScheme match {
       case "file" =>
         val target = local(path)
-        val temporary = writeTemporary(target, text, fs)
-        try Nio.move(temporary, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING)
-        finally Nio.deleteIfExists(temporary)
+        unlessTaken {
+          val temporary = writeTemporary(target, text, fs)
+          try Nio.move(temporary, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING)
+          finally Nio.deleteIfExists(temporary)
+        }
         // a checksum that Hadoop kept for an earlier file of this name would make the new one unreadable
         Nio.deleteIfExists(target.resolveSibling(s".${target.getFileName}.crc"))
       case "hdfs" | "viewfs" =>
-        val temporary = writeTemporary(path, text, conf)
-        FileContext.getFileContext(path.toUri, conf).rename(temporary, path, Options.Rename.OVERWRITE)
+        unlessTaken {
+          val temporary = writeTemporary(path, text, conf)
+          FileContext.getFileContext(path.toUri, conf).rename(temporary, path, Options.Rename.OVERWRITE)
+        }
       case _ => // object stores show a put when it is complete
         Using.resource(fs.create(path, true))(_.write(text.getBytes(UTF_8)))
     }
