@@ -95,6 +95,7 @@ def test_writers_in_processes_of_their_own(spark: SparkSession, db: str, tmp_pat
         assert difference(spark, "v", writer.query(tmp_path)) == (0, 0), told
         rows = ROWS * files
         assert spark.sql("SELECT sum(n) AS n FROM v").collect()[0].n == rows
-        assert sum(r.rows_in.inserts for r in spark.sql("SHOW REFRESHES IN v").collect()) == rows, told
+        read = [r.rows_in for r in spark.sql("SHOW REFRESHES IN v").collect()]  # none where nothing had come
+        assert sum(r.inserts for r in read if r is not None) == rows, told
     finally:
         spark.sql("DROP INCREMENTAL VIEW v")
