@@ -14,11 +14,13 @@ from math import prod
 from tidemill.plan.expr import Handle
 from tidemill.plan.ops import (
     Aggregate,
+    Answer,
     Changes,
     Empty,
     Filter,
     Final,
     FinalChange,
+    Gather,
     HeldScan,
     Join,
     KeyFilter,
@@ -125,6 +127,8 @@ class DefaultCostModel:
                 return self._join_rows(op, kind, inputs, facts)
             case Aggregate(keys, _) | Partial(keys, _):
                 return Rows(_groups(inputs[0]) if keys else 1.0)
+            case Gather(partial) | Answer(partial):
+                return Rows(_groups(sum(inputs)) if partial.keys else 1.0)
             case Keys():
                 return Rows(_groups(sum(inputs)))
             case Merge():
@@ -171,7 +175,7 @@ class DefaultCostModel:
                 if sum(small) <= self.broadcast_rows:
                     return CpuMs(sum(small) * self.hash + max(inputs) * self.probe + output * self.row)
                 return CpuMs(total * (self.shuffle + self.hash) + output * self.row)
-            case Aggregate() | Partial() | Merge() | Keys():
+            case Aggregate() | Partial() | Merge() | Keys() | Gather() | Answer():
                 return CpuMs(total * self.hash + output * self.shuffle)
             case Net() | Window():
                 return CpuMs(total * (self.hash + self.shuffle))

@@ -107,3 +107,24 @@ def test_the_check_finds_what_is_broken() -> None:
     found = memo()
     with pytest.raises(ValueError, match="outside the timeline"):
         found.form(0, at(SNAPSHOT, 7))
+
+
+def test_a_relation_that_is_found_to_be_another_has_its_forms() -> None:
+    found = memo()
+    op, _ = found.tvrs[2].expressions[0]
+    mirrored = found.relation(op, (1, 0))
+    delta, other = found.change(2, DELTA), found.change(mirrored, DELTA)
+    assert found.find(delta) != found.find(other)
+    assert found.equate(2, op, (1, 0))
+    assert not found.equate(2, op, (1, 0))
+    assert found.find(delta) == found.find(other)
+    new = found.moment(mirrored, SNAPSHOT, old=False)
+    assert found.moment(2, SNAPSHOT, old=False) == new
+    check(found)
+
+
+def test_only_the_same_relation_can_be_written_otherwise() -> None:
+    found = memo()
+    op, inputs = found.tvrs[2].expressions[0]
+    with pytest.raises(ValueError, match="not the same relation"):
+        found.equate(0, op, inputs)

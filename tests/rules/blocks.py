@@ -204,7 +204,7 @@ def _planned(block: Block, query: Query) -> tuple[str, frozenset[str]]:
     sources = _changes(block, query)
     kept: frozenset[str] = frozenset()
     if block.values("states") == ["all"]:
-        every = space(query, [sources], 1, [], MODEL, Budget(), Kept(None))
+        every = space(query, [sources], 1, _rules(block), MODEL, Budget(seconds=60), Kept(None))
         kept = frozenset(c.name for c in every.candidates)
     request = PlanRequest(
         query=query,

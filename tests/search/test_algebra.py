@@ -84,6 +84,7 @@ class Builder:
         shapes = (
             self.filter, self.project, self.union, self.inner, self.inner, self.outer, self.outer, self.aggregate,
             self.aggregate, self.distinct, self.limit, self.opaque, self.semi, self.window, self.row_wise,
+            self.intersect, self.totals, self.extremes,
         )  # fmt: skip
         lines, columns = self.one(*shapes)(depth - 1)
         return lines, columns
@@ -213,6 +214,50 @@ class Builder:
         return self.under(f"aggregate keys=[{', '.join(f'#{i} := #{c}' for i, c, _ in ids)}] calls=[]", lines), [
             (i, k) for i, _, k in ids
         ]
+
+    def intersect(self, depth: int) -> tuple[list[str], list[Column]]:
+        """INTERSECT and EXCEPT as Spark writes them, over columns whose equal values are the same."""
+        (lines, columns), (more, others) = self.tree(depth), self.tree(max(0, depth - 1))
+        near, far = ([c for c in x if c[1] not in {"boolean", "double"}] for x in (columns, others))
+        if not near or not far:
+            return lines, columns
+        shown = self.some(near, 2) or near[:1]
+        equal = self.one("=", "<=>")
+        tests = ", ".join(f"(#{c} {equal} #{self.one(*far)[0]})" for c, _ in shown)
+        keys = [(self.column(), c, k) for c, k in shown]
+        lines = self.under(f"join {self.one('semi', 'semi', 'anti')} [{tests}]", lines, more)
+        text = f"aggregate keys=[{', '.join(f'#{i} := #{c}' for i, c, _ in keys)}] calls=[]"
+        return self.under(text, lines), [(i, k) for i, _, k in keys]
+
+    def totals(self, depth: int) -> tuple[list[str], list[Column]]:
+        """Sums of one side of a join."""
+        (lines, columns), (more, others) = self.tree(depth), self.tree(max(0, depth - 1))
+        numbers = [(c, k) for c, k in columns if k in {"integer", "long"}]
+        lines = self.under(f"join inner [{self.condition(columns, others)}]", lines, more)
+        keys = [(self.column(), c, k) for c, k in self.some([*columns, *others], 2)]
+        calls = [(self.column(), "count(*)")]
+        calls += [(self.column(), f"{self.one('sum', 'avg', 'count')}(#{c})") for c, _ in self.some(numbers, 2)]
+        shown = [", ".join(f"#{i} := {e}" for i, e in x) for x in ([(i, f"#{c}") for i, c, _ in keys], calls)]
+        kinds = {i: k for i, _, k in keys} | {i: "decimal" if "avg" in e else "long" for i, e in calls}
+        return self.under(f"aggregate keys=[{shown[0]}] calls=[{shown[1]}]", lines), sorted(kinds.items())
+
+    def extremes(self, depth: int) -> tuple[list[str], list[Column]]:
+        """Calls that do not add up, over columns whose equal values are the same, beside sums."""
+        lines, columns = self.tree(depth)
+        exact = [(c, k) for c, k in columns if k in {"integer", "long"}]
+        if not exact:
+            return lines, columns
+        calls = []
+        for _ in range(self.one(1, 1, 2)):
+            c, k = self.one(*exact)
+            call, kind = self.one((f"min(#{c})", k), (f"max(#{c})", k), (f"count(distinct #{c})", "long"))
+            call += f" filter (#{self.one(*exact)[0]} > 0)" if self.one(True, False, False) else ""
+            calls.append((self.column(), call, kind))
+        calls += [(self.column(), f"sum(#{c})", "long") for c, _ in self.some(exact, 1)]
+        keys = [(self.column(), c, k) for c, k in self.some(columns, 2)]
+        shown = [", ".join(f"#{i} := {e}" for i, e, _ in x) for x in ([(i, f"#{c}", k) for i, c, k in keys], calls)]
+        text = f"aggregate keys=[{shown[0]}] calls=[{shown[1]}]"
+        return self.under(text, lines), [*((i, k) for i, _, k in keys), *((i, k) for i, _, k in calls)]
 
     def limit(self, depth: int) -> tuple[list[str], list[Column]]:
         """A limit whose order names every column: its answer is one."""

@@ -13,6 +13,7 @@ from tests.maintain import Changes, Mode, View
 from tests.scalars import INF, NAN, Row
 from tests.semantics import Record
 from tidemill.rule.registry import PACKS
+from tidemill.search.run_plan import read_by
 
 SOURCES = """\
 source 0 t [a: long, b: long, x: double] rows=1000000
@@ -103,6 +104,31 @@ VIEWS = {
             ),
         ),
     ),
+    "sums of one side of a join": plan(
+        "aggregate keys=[#9 := #3, #10 := #1] calls=[#12 := sum(#1), #13 := count(*), #14 := avg(#1) filter (#0 > 0)]",
+        plan("join inner [(#0 = #4), (#1 <= #3)]", T, U),
+    ),
+    "sums of two sides of three": plan(
+        "aggregate keys=[] calls=[#12 := sum((#1 + #4)), #13 := count(*)]",
+        plan("join inner [(#4 = #6), (#1 < #7)]", plan("join inner [(#0 = #3)]", T, U), W),
+    ),
+    "sums of a self-join": plan(
+        "aggregate keys=[#9 := #0] calls=[#12 := sum(#4)]", plan("join inner [(#0 <=> #3)]", T, T_AGAIN)
+    ),
+    "extrema of exact values": plan(
+        "aggregate keys=[#9 := #0] calls=[#10 := min(#1), #11 := count(distinct #1) filter (#0 > 0), #12 := sum(#1)]", T
+    ),
+    "extrema over a left join": plan("aggregate keys=[#9 := #0] calls=[#10 := max(#4), #11 := count(#3)]", OUTER),
+    "intersect": plan(
+        "aggregate keys=[#9 := #0, #10 := #1] calls=[]", plan("join semi [(#0 <=> #3), (#1 <=> #4)]", T, U)
+    ),
+    "except": plan("aggregate keys=[#9 := #1] calls=[]", plan("join anti [(#1 <=> #4)]", T, U)),
+    "exists over an inner join": plan("join existence [(#1 = #7)] exists=#9", plan("join inner [(#0 = #3)]", T, U), W),
+    "left join over an inner join": plan("join left [(#1 = #7)]", plan("join inner [(#0 = #3)]", T, U), W),
+    "inner join over a left join": plan("join inner [(#1 = #7), (#3 < #6)]", plan("join left [(#0 = #3)]", T, U), W),
+    "inner join over not in": plan(
+        "join inner [(#1 = #7)]", plan("join anti [((#0 = #3) or isnull((#0 = #3)))]", T, U), W
+    ),
     "limit": plan("limit 2 order=[#0 desc nulls last, #1 asc nulls first, #2 asc nulls first]", T),
     "limit of groups": plan(
         "limit 2 offset=1 order=[#12 desc nulls last, #9 asc nulls first]",
@@ -171,6 +197,37 @@ def maintained(text: str, mode: Mode, seed: int, rounds: int) -> View:
     for _ in range(rounds):
         view.refresh(changes(dice, view))
     return view
+
+
+def test_a_partner_that_arrives_later_is_met() -> None:
+    """One row of a key now, its partner in a later run, one to many and many to many; then they leave again."""
+    text = SOURCES + VIEWS["sums of one side of a join"]
+
+    def rows(*values: int) -> list[Record]:
+        return [{"a": 1, "b": v, "x": 0} for v in values]
+
+    def here(at: int, *values: int) -> Changes:
+        return {at: [(r, 1) for r in rows(*values)]}
+
+    def gone(at: int, *values: int) -> Changes:
+        return {at: [(r, -1) for r in rows(*values)]}
+
+    u = [{"a": 2, "b": 1, "x": 0}]
+    view = View(text, {0: [], 1: [], 2: []}, Mode(prefer="lineage", keep=1.0))
+    steps: list[tuple[Changes, int]] = [
+        (here(0, 0, 1), 0),
+        ({1: [(r, 1) for r in u]}, 2),
+        (here(0, 1), 3),
+        ({1: [(r, 1) for r in u]}, 6),
+        (gone(0, 1), 4),
+        ({1: [(r, -1) for r in u]}, 2),
+        ({1: [(r, -1) for r in u]}, 0),
+    ]
+    for feed, pairs in steps:
+        found = view.refresh(feed)
+        assert "lineage" in found.methods
+        assert sum(row[3] for row in view.rows()) == pairs
+        assert {"state"} <= read_by(found.steps)
 
 
 WITHOUT_RULE = {"window"}

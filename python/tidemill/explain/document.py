@@ -223,7 +223,8 @@ def _why_kept(run: RunPlan, reader: int | None, *, behind: bool) -> str:
 def _why_not(run: RunPlan) -> str:
     if run.kind == "FULL":
         return "no step of the cheapest plan of a small change reads it"
-    return "the view does not have it: when it was filled, no step of the cheapest plan of a small change read it"
+    why = "no step of the cheapest plan of a small change read it, or following it costs more than it saves"
+    return f"the view does not have it: when it was filled, {why}"
 
 
 def _reads(why: Explanation, e: Expression) -> list[str]:

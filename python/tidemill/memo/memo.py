@@ -9,12 +9,12 @@ be the same; groups found equal are merged.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tidemill.memo.events import Event, EventKind, Reader
 from tidemill.plan.columns import Columns
-from tidemill.plan.ops import Changes, Op, Scan, Tree
+from tidemill.plan.ops import Aggregate, Changes, Op, Scan, Tree
 from tidemill.plan.props import Props, derive
 from tidemill.plan.query import Query
 from tidemill.tvr.form import NEW, OLD, Form, FormKind, Link, Span, Time, at, over
@@ -63,13 +63,19 @@ class Group:
 
 @dataclass(slots=True)
 class Tvr:
-    """A time-varying relation. `origin`: that of the query for whose sake it is there, as a rule; itself otherwise."""
+    """A time-varying relation.
+
+    `origin`: that of the query for whose sake it is there, as a rule; itself otherwise. `expressions`: all ways to
+    write it that are known, the first one first; `found`: of each, the rule and the pack that found it, None for the
+    first.
+    """
 
     number: int
     origin: int
     expressions: list[tuple[Op, tuple[int, ...]]]
     props: Props
     forms: dict[Form, int] = field(default_factory=dict)
+    found: list[tuple[str, str] | None] = field(default_factory=lambda: [None])
 
 
 class Memo:
@@ -120,13 +126,52 @@ class Memo:
             self.tvrs.append(Tvr(number, origin, [key], props))
         return self._tvr_of[key]
 
-    def equate(self, tvr: int, op: Op, inputs: tuple[int, ...]) -> bool:
-        """Record another way to write a relation; False if it was known."""
+    def equate(self, tvr: int, op: Op, inputs: tuple[int, ...], rule: str = "", pack: str = "") -> bool:
+        """Record another way to write a relation; False if it was known.
+
+        What stands as a relation of its own already has the same forms from then on. The keys of a relation are those
+        that any way to write it shows.
+
+        Raises:
+            ValueError: if it is not the same relation: other columns, answers that are free where the others are not,
+                or an aggregate that is kept in other parts.
+        """
         key = (op, inputs)
-        if key in self._tvr_of:
-            return False
+        relation = self.tvrs[tvr]
+        known = self._tvr_of.get(key)
+        props = derive(op, [self.tvrs[i].props for i in inputs], self.query, self.columns)
+        if set(props.columns) != set(relation.props.columns) or (
+            relation.props.reproducible and not props.reproducible
+        ):
+            raise ValueError(f"relation {tvr} is not the same relation as {op} over {inputs}")
+        if len({e for e, _ in (*relation.expressions, key) if isinstance(e, Aggregate)}) > 1:
+            raise ValueError(f"relation {tvr} cannot have the parts of two aggregates")
+        relation.props = replace(relation.props, keys=relation.props.keys | props.keys)
+        if known is not None:
+            return self._unite(tvr, known, rule)
         self._tvr_of[key] = tvr
-        self.tvrs[tvr].expressions.append(key)
+        relation.expressions.append(key)
+        relation.found.append((rule, pack))
+        return True
+
+    def _unite(self, one: int, other: int, rule: str) -> bool:
+        """Let two relations that are the same have the same forms; False if they had."""
+        here, there = self.tvrs[one], self.tvrs[other]
+        aggregates = {op for op, _ in (*here.expressions, *there.expressions) if isinstance(op, Aggregate)}
+        if here.forms is there.forms or len(aggregates) > 1:
+            return False
+        there.props = replace(there.props, keys=here.props.keys | there.props.keys)
+        apart = False
+        for form, group in there.forms.items():
+            if self.find(here.forms.setdefault(form, group)) != self.find(group):
+                self._join(here.forms[form], group, rule)
+                apart = True
+        if apart:
+            self._rebuild()
+        for tvr in self.tvrs:
+            if tvr.forms is there.forms and tvr is not there:
+                tvr.forms = here.forms
+        there.forms = here.forms
         return True
 
     def link(self, link: Link) -> bool:
@@ -248,6 +293,10 @@ class Memo:
         return True
 
     def _merge(self, keep: int, other: int, rule: str) -> None:
+        self._join(keep, other, rule)
+        self._rebuild()
+
+    def _join(self, keep: int, other: int, rule: str) -> None:
         keep, other = self.find(keep), self.find(other)
         if self.groups[keep].about is None:
             keep, other = other, keep
@@ -256,7 +305,6 @@ class Memo:
         self.groups[keep].expressions.extend(e for e in moved if e not in self.groups[keep].expressions)
         self.groups[other].expressions = []
         self.emit("merged", rule, keep, f"with {other}")
-        self._rebuild()
 
     def _rebuild(self) -> None:
         """Rewrite inputs to the groups that stand for them; expressions that became equal merge their groups."""

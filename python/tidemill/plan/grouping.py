@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,18 @@ def groupable(column: int, kind: str) -> Expr:
         nested = _ungroupable(parsed["keyType"]) or _ungroupable(parsed["valueType"])
         return fn("to_json", Col(column)) if nested else fn("sort_array", fn("map_entries", Col(column)))
     return fn("to_json", Col(column))
+
+
+_EXACT = re.compile(r"boolean|byte|short|integer|long|date|timestamp(_ntz)?|string|binary|decimal\(.*\)")
+
+
+def kept_by_grouping(kind: str) -> bool:
+    """True if values of a type that GROUP BY takes for equal are the same: not so 0.0 and -0.0, or a collation's texts.
+
+    >>> kept_by_grouping("decimal(7,2)"), kept_by_grouping("double"), kept_by_grouping("string collate UTF8_LCASE")
+    (True, False, False)
+    """
+    return _EXACT.fullmatch(kind) is not None
 
 
 def _ungroupable(kind: DataType | Any) -> bool:

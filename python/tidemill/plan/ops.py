@@ -239,6 +239,23 @@ class FinalChange:
 
 
 @dataclass(frozen=True, slots=True)
+class Gather:
+    """Adds up parts that come at a finer grain: several rows per key, each as often as its count says if it has one."""
+
+    partial: Partial
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Rows of an aggregate from parts at a finer grain: those of `partial` are added up per key, and `calls` are worked
+    out from the finer grain's own keys. What has a row count of 0 does not count.
+    """
+
+    partial: Partial
+    calls: Named
+
+
+@dataclass(frozen=True, slots=True)
 class Pad:
     """Adds columns that are NULL: ((column id, type), ...)."""
 
@@ -284,6 +301,8 @@ Op: TypeAlias = (
     | Merge
     | Final
     | FinalChange
+    | Gather
+    | Answer
     | Pad
     | Keys
     | KeyFilter

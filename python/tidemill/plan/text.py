@@ -18,6 +18,7 @@ from dataclasses import fields
 from tidemill.plan.expr import Cast, Col, Evaluate, Expr, Fn, Handle, Lit
 from tidemill.plan.ops import (
     Aggregate,
+    Answer,
     Changes,
     Filter,
     HeldScan,
@@ -137,6 +138,8 @@ class Printer:
                 return f"{word} {shown} {form} {self._fields(tuple((c, f) for c, f, _ in columns))}"
             case ResultScan(columns) | HeldScan(columns):
                 return f"{word} {self._fields(tuple((c, f) for c, f, _ in columns))}"
+            case Answer(partial, calls):
+                return f"{word} keys={self._named(partial.keys)} calls={self._named((*partial.calls, *calls))}"
             case Keys(branches):
                 return f"{word} {'; '.join(self._named(b) for b in branches)}"
             case Pad(columns):

@@ -41,7 +41,7 @@ def explore(
     rules: Sequence[Rule],
     budget: Budget,
     checked: Callable[[Memo], None] | None = None,
-    fresh: Callable[[int], None] = lambda _: None,
+    fresh: Callable[[int, int], None] = lambda _tvr, _index: None,
 ) -> Explored:
     """Apply every rule to every way of writing every relation, those that rules add included, once each.
 
@@ -50,7 +50,7 @@ def explore(
         rules: in the order in which they are tried.
         budget: checked between two rules.
         checked: called after every rule that changed something (tests pass the invariant check).
-        fresh: called for every relation that a rule has derived, before rules are applied to it.
+        fresh: called for every way of writing a relation that a rule has found, before rules are applied to it.
 
     Raises:
         RuleFailedError: if a rule raises.
@@ -58,7 +58,6 @@ def explore(
     started, fired = time.monotonic(), 0
     worklist = deque((t.number, i) for t in memo.tvrs for i in range(len(t.expressions)))
     queued = set(worklist)
-    known = len(memo.tvrs)
     stopped = "saturated"
     while worklist:
         if time.monotonic() - started > budget.seconds:
@@ -77,10 +76,9 @@ def explore(
                 fired += 1
                 if checked is not None:
                     checked(memo)
-        for number in range(known, len(memo.tvrs)):
-            fresh(number)
-        known = len(memo.tvrs)
         found = [(t.number, i) for t in memo.tvrs for i in range(len(t.expressions)) if (t.number, i) not in queued]
+        for number, i in found:
+            fresh(number, i)
         queued.update(found)
         worklist.extend(found)
     memo.emit("stopped", "", 0, stopped)
@@ -95,6 +93,8 @@ def _apply(memo: Memo, rule: Rule, tvr: int, index: int) -> bool:
     """
     changed = False
     op, inputs = memo.tvrs[tvr].expressions[index]
+    # What another way of writing makes possible is owed to the pack that found it.
+    _, pack = memo.tvrs[tvr].found[index] or (rule.name, rule.pack)
     known: dict[object, tuple[Result, ...]] = {}
     try:
         for span in tuple(memo.spans(tvr)):
@@ -102,7 +102,7 @@ def _apply(memo: Memo, rule: Rule, tvr: int, index: int) -> bool:
             if alike not in known:
                 known[alike] = tuple(rule.body(Match(memo, tvr, op, inputs, span)))
             for result in known[alike]:
-                changed |= _add(memo, rule, tvr, span, result)
+                changed |= _add(memo, rule, pack, tvr, span, result)
                 memo.emit("applied", rule.name, tvr, type(result).__name__)
     except Exception as error:
         raise RuleFailedError(f"rule {rule.pack}/{rule.name} failed at relation {tvr}: {error}") from error
@@ -117,11 +117,11 @@ def _what_happens(memo: Memo, tvr: int, span: Span) -> object:
     return below & line.changed(span), below & line.telling(span), below & line.mixed(span)
 
 
-def _add(memo: Memo, rule: Rule, tvr: int, span: Span, result: Result) -> bool:
+def _add(memo: Memo, rule: Rule, pack: str, tvr: int, span: Span, result: Result) -> bool:
     match result:
         case NewForm(form, built):
-            return memo.add(memo.form(tvr, form.placed(span)), built, rule.name, rule.pack, span)
+            return memo.add(memo.form(tvr, form.placed(span)), built, rule.name, pack, span)
         case Equivalent(op, inputs):
-            return memo.equate(tvr, op, inputs)
+            return memo.equate(tvr, op, inputs, rule.name, rule.pack)
         case Linked(kind, to):
             return memo.link(Link(kind, tvr, to))

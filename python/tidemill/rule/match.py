@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 from tidemill.memo.memo import Built, Memo, Node, Ref
 from tidemill.plan.aggregates import Additive, additive, order_sensitive
 from tidemill.plan.columns import Columns
-from tidemill.plan.ops import Aggregate, Empty, Final, Join, Named, Op, Partial, Scan, Union
+from tidemill.plan.expr import Col, Expr
+from tidemill.plan.grouping import kept_by_grouping
+from tidemill.plan.ops import Aggregate, Empty, Final, Join, Named, Op, Partial, Project, Scan, Union
 from tidemill.plan.props import Props, equi_keys
 from tidemill.plan.query import Query
 from tidemill.rule.build import keys, node, total, with_keys
@@ -125,28 +127,34 @@ class Match:
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    def additive_calls(self) -> tuple[Additive, ...] | None:
-        """How the calls of an aggregate are kept by addition; None if one of them is not."""
-        assert isinstance(self.op, Aggregate)
-        found = [additive(self.query, self.types, e) for _, e in self.op.calls]
+    def additive_calls(self, of: Aggregate | None = None) -> tuple[Additive, ...] | None:
+        """How the calls of an aggregate, the matched one unless given, are kept by addition; None if one of them is
+        not.
+        """
+        op = self.op if of is None else of
+        assert isinstance(op, Aggregate)
+        found = [additive(self.query, self.types, e) for _, e in op.calls]
         return tuple(a for a in found if a is not None) if all(found) else None
 
-    def partial(self) -> Partial | None:
-        """The attribute form of an aggregate with its part columns; None if a call is not additive."""
-        calls = self.additive_calls()
+    def partial(self, of: Aggregate | None = None) -> Partial | None:
+        """The attribute form of an aggregate, the matched one unless given, with its part columns; None if a call is
+        not additive.
+        """
+        op = self.op if of is None else of
+        assert isinstance(op, Aggregate)
+        calls = self.additive_calls(op)
         if calls is None:
             return None
-        assert isinstance(self.op, Aggregate)
 
         def column(role: Hashable, kind: str, name: str) -> int:
             """The same one for each relation that the aggregate makes: their parts merge."""
-            return self.types.fresh((self.op, role), kind, name)
+            return self.types.fresh((op, role), kind, name)
 
         parts = tuple(
             tuple(column((c, p.name), p.type, f"{self.types.name(c)}_{p.name}") for p in a.parts)
-            for (c, _), a in zip(self.op.calls, calls, strict=True)
+            for (c, _), a in zip(op.calls, calls, strict=True)
         )
-        return Partial(self.op.keys, self.op.calls, column("count", "long", "_n"), parts)
+        return Partial(op.keys, op.calls, column("count", "long", "_n"), parts)
 
     def sides(self) -> tuple[Side, Side]:
         """The two inputs of a join, each with its end of the equalities between them."""
@@ -157,6 +165,14 @@ class Match:
         near_keys = tuple((c, near) for c, (near, _, _) in zip(ids, pairs, strict=True))
         far_keys = tuple((c, far) for c, (_, far, _) in zip(ids, pairs, strict=True))
         return Side(left, near_keys), Side(right, far_keys)
+
+    def read(self, *exprs: Expr) -> frozenset[int]:
+        """The columns that expressions read."""
+        return frozenset[int]().union(*map(self.query.columns_of, exprs))
+
+    def exact_keys(self, columns: Iterable[int]) -> bool:
+        """True if rows of one group have the very same value in each of these columns, not only an equal one."""
+        return all(kept_by_grouping(self.types.type(c)) for c in columns)
 
     @property
     def tells_changes(self) -> bool:
@@ -184,6 +200,19 @@ class Match:
         """The relation that an operator of a query makes of others; the same one each time."""
         numbers = tuple(i.number for i in inputs)
         return self._relation(self._memo.relation(op, numbers, derived_at=self.relation.number))
+
+    def ways(self, relation: Relation) -> Iterator[tuple[Op, tuple[Relation, ...]]]:
+        """All ways to write a relation that are known, the first one first."""
+        for op, inputs in tuple(self._memo.tvrs[relation.number].expressions):
+            yield op, tuple(map(self._relation, inputs))
+
+    def ways_below(self, relation: Relation) -> Iterator[tuple[Op, tuple[Relation, ...]]]:
+        """Those, and those of what it only drops columns of."""
+        for op, inputs in self.ways(relation):
+            if isinstance(op, Project) and all(e == Col(c) for c, e in op.columns):
+                yield from self.ways(inputs[0])
+            else:
+                yield op, inputs
 
     def linked(self, kind: str, relation: Relation) -> Relation | None:
         """The relation to which one has a link of a kind, or None."""

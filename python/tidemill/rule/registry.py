@@ -14,7 +14,7 @@ from types import ModuleType
 from tidemill.rule.rule import Rule
 
 BUILT_IN = "tidemill.rules"
-PACKS = ("delta", "positive_negative", "affected", "recompute")
+PACKS = ("delta", "positive_negative", "lineage", "affected", "recompute", "explore")
 """The packs of this release, in the order in which their rules are tried."""
 
 

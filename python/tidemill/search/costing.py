@@ -30,6 +30,7 @@ class Facts:
         kept: rows of what is kept, by name: states (`NAME before` and `NAME since` for parts of them), the view's
             result ("") and its change that is held back ("held").
         known: rows of groups that were measured, or that are given, instead of being estimated.
+        sizes: rows of each relation by number, once: they are the same in whichever way it is written.
     """
 
     query: Query
@@ -37,6 +38,7 @@ class Facts:
     selectivity: Mapping[tuple[Expr, ...], float]
     kept: Mapping[str, float]
     known: Mapping[int, Rows] = field(default_factory=dict)
+    sizes: Mapping[int, float] = field(default_factory=dict)
 
     def source_at(self, source: int, time: Time | None) -> SourceChange | None:
         """What is known of a source after the last step before a moment (None: the last); before all, of the first."""

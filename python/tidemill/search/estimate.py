@@ -38,8 +38,8 @@ def estimate(
     """
     selectivity: dict[tuple[Expr, ...], float] = {}
     kept: dict[str, float] = {}
-    facts = Facts(sizes.memo.query, sizes.steps, selectivity, kept)
     rows: dict[int, Rows] = {}
+    facts = Facts(sizes.memo.query, sizes.steps, selectivity, kept, sizes=rows)
     base: dict[int, float] = {}
     known = {number: measured[name] for name, number in states.items() if name in measured}
     for tvr in sizes.memo.tvrs:  # numbered from the leaves up

@@ -14,11 +14,13 @@ from tidemill.plan.expr import ONE, ZERO, Col, Expr, Lit, expr_to_json, fn, type
 from tidemill.plan.grouping import groupable
 from tidemill.plan.ops import (
     Aggregate,
+    Answer,
     Changes,
     Empty,
     Filter,
     Final,
     FinalChange,
+    Gather,
     HeldScan,
     Join,
     KeyFilter,
@@ -142,6 +144,10 @@ class Lowerer:
                 return self._attribute.merge(partial, inputs)
             case Final(partial):
                 return self._attribute.final(partial, inputs[0])
+            case Gather(partial):
+                return self._attribute.gather(partial, inputs)
+            case Answer(partial, calls):
+                return self._attribute.answer(partial, calls, inputs[0])
             case Keys(branches):
                 return self._keys(branches, inputs)
             case Pad(nulls):
@@ -314,7 +320,9 @@ class Lowerer:
 
     def _inner(self, e: Expression, inputs: Sequence[Lowered], condition: tuple[Expr, ...]) -> Lowered:
         parts = [
-            Input(frozenset(x.columns), self.extractor.rows(i), self._base(i), x.count is not None)
+            Input(
+                frozenset(x.columns), self.extractor.rows(i), self._base(i), x.count is not None or self._is_change(i)
+            )
             for i, x in zip(e.inputs, inputs, strict=True)
         ]
         first, steps = join_order(self.memo.query, parts, condition)
@@ -324,6 +332,10 @@ class Lowerer:
             node = wire.join("inner", step.condition, node, inputs[step.input].node, broadcast)
         count = self.count if any(x.count is not None for x in inputs) else None
         return Lowered(node, tuple(c for x in inputs for c in x.columns), count)
+
+    def _is_change(self, group: int) -> bool:
+        about = self.memo.group(group).about
+        return about is not None and about[1].kind.interval
 
     def _base(self, group: int) -> float:
         about = self.memo.group(group).about

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidemill.memo.memo import Expression
 from tidemill.plan.aggregates import Additive, additive
-from tidemill.plan.expr import ONE, ZERO, Cast, Col, Expr, Lit, fn
+from tidemill.plan.expr import ONE, ZERO, Cast, Col, Expr, Lit, expr_to_json, fn
 from tidemill.plan.grouping import groupable
 from tidemill.plan.ops import Named, Partial
 from tidemill.search import wire
@@ -62,7 +62,7 @@ class AttributeForm:
             zeros = tuple(
                 (
                     c,
-                    fn("coalesce", Col(c), Cast(ZERO, self._columns.type(c))) if merges[c] == "sum" else Col(c),
+                    fn("coalesce", Col(c), Cast(ZERO, self._columns.type(c))) if merges.get(c) == "sum" else Col(c),
                 )
                 for c in ids
             )
@@ -73,6 +73,33 @@ class AttributeForm:
         keys = tuple((c, Col(c)) for c, _ in partial.keys)
         merged: list[tuple[int, Expr]] = [(c, fn(merge, Col(c))) for c, merge in self._parts(partial)]
         return self._totals(partial, merged, keys, self.pieces(partial, inputs).node)
+
+    def gather(self, partial: Partial, inputs: Sequence[Lowered]) -> Lowered:
+        return self.merge(partial, [self._weighed(partial, i) for i in inputs])
+
+    def _weighed(self, partial: Partial, lowered: Lowered) -> Lowered:
+        """Parts that have counts, each as often as its count says; with the other sign if that is negative."""
+        if lowered.count is None:
+            return lowered
+        count = Col(lowered.count)
+        taken = fn("<", count, ZERO)
+        times = expr_to_json(fn("if", taken, fn("negative", count), count))
+        keys = tuple(c for c, _ in partial.keys)
+        parts = tuple((c, fn("if", taken, fn("negative", Col(c)), Col(c))) for c, _ in self._parts(partial))
+        columns = (*wire.same(keys), *parts)
+        node = {"op": "replicate", "count": times, "inputs": [lowered.node]}
+        return Lowered(wire.project(columns, node), tuple(c for c, _ in columns), None)
+
+    def answer(self, partial: Partial, calls: Named, lowered: Lowered) -> Lowered:
+        """Final values of the parts added up per key, beside calls over the rows that are there."""
+        keys = tuple((c, Col(c)) for c, _ in partial.keys)
+        merged: list[tuple[int, Expr]] = [(c, fn(merge, Col(c))) for c, merge in self._parts(partial)]
+        present = wire.where((fn(">", Col(partial.count), ZERO),), lowered.node)
+        node = self._totals(partial, [*merged, *calls], keys, present).node
+        parts: dict[int, Expr] = {c: Col(c) for c, _ in self._parts(partial)}
+        shown = (c for c, _ in (*partial.keys, *calls))
+        columns = (*wire.same(tuple(shown)), *self._finals(partial, parts))
+        return Lowered(wire.project(columns, node), tuple(c for c, _ in columns), None)
 
     def pieces(self, partial: Partial, inputs: Sequence[Lowered]) -> Lowered:
         """Parts not yet merged: several rows per key."""

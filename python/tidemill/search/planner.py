@@ -241,12 +241,12 @@ class _Planning:
         """
         preferred = prefer or self.request.settings.prefer
         whole_allowed = preferred == RECOMPUTE and self.request.policy == "AUTO"
-        barred = answered_from_sources(found.memo, found.now) if past else frozenset()
+        answered = answered_from_sources(found.memo, found.now) if past else frozenset()
 
         def allowed(group: int, e: Expression) -> bool:
             if not past and reads_the_past(e.op):
                 return False
-            if (group, type(e.op)) in barred or (packs is not None and e.pack not in packs):
+            if (group, type(e.op)) in answered or (packs is not None and e.pack not in packs):
                 return False
             if states is not None and isinstance(e.op, StateScan) and e.op.name not in states:
                 return False

@@ -11,7 +11,9 @@ from tidemill.plan.canon import column_names, parts_identity, state_name
 from tidemill.plan.expr import Col
 from tidemill.plan.ops import (
     Aggregate,
+    Answer,
     Filter,
+    Gather,
     HeldScan,
     Limit,
     Merge,
@@ -44,7 +46,8 @@ COUNT_FIELD = "_n"
 class Candidate:
     """A state that could be kept: which form of which relation, under which name.
 
-    `group` and `parts`: of parts of an aggregate, what `parts_identity` says.
+    `group` and `parts`: of parts of an aggregate, what `parts_identity` says. `offered`: by a rule; the query alone
+    does not suggest it.
     """
 
     name: str
@@ -54,6 +57,7 @@ class Candidate:
     partial: Partial | None
     group: str = ""
     parts: tuple[str, ...] = ()
+    offered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +84,11 @@ class Seeding:
         self.snapshots(number)
         return number
 
-    def snapshots(self, number: int) -> None:
-        """The snapshots of a relation, from those of its inputs."""
+    def snapshots(self, number: int, way: int = 0) -> None:
+        """The snapshots of a relation in one of the ways to write it, from those of its inputs."""
         memo = self.memo
-        op, inputs = memo.tvrs[number].expressions[0]
+        op, inputs = memo.tvrs[number].expressions[way]
+        rule, pack = memo.tvrs[number].found[way] or (SEED, CORE)
         match = Match(memo, number, op, inputs)
         sources = match.relation.props.sources
         for time in sorted({memo.timeline.settled(sources, t) for t in memo.timeline.moments}):
@@ -94,7 +99,7 @@ class Seeding:
                 possible = time >= self.now or match.relation.props.reproducible
                 built = match.evaluate(*(i.new for i in match.inputs))
             if possible:
-                memo.add(memo.form(number, at(SNAPSHOT, time)), built, SEED, CORE, Span(time, time))
+                memo.add(memo.form(number, at(SNAPSHOT, time)), built, rule, pack, Span(time, time))
 
 
 def compose(memo: Memo) -> None:
@@ -138,17 +143,18 @@ def candidates(memo: Memo, root: int, settings: str) -> list[Candidate]:
                 name = state_name(memo.query, tree, ATTRIBUTE.name, settings)
                 group, parts = parts_identity(memo.query, tree, partial, settings)
                 scan = _parts_scan(memo, name, partial)
-                found.append(Candidate(name, number, ATTRIBUTE, scan, partial, group, parts))
+                found.append(Candidate(name, number, ATTRIBUTE, scan, partial, group, parts, offered=number > root))
         if not relation.props.reproducible:
             wanted.add(number)
         if isinstance(op, Limit | Opaque):
             wanted.update(i for i in inputs if _worth_keeping(memo, i))
-    wanted |= {link.to for link in memo.links if link.kind == KEPT}
-    for number in sorted(wanted - {root}):
+    offered = {link.to for link in memo.links if link.kind == KEPT} - wanted
+    for number in sorted((wanted | offered) - {root}):
         if _within_a_loop(trees[number]):
             continue
         name = state_name(memo.query, trees[number], SNAPSHOT.name, settings)
-        found.append(Candidate(name, number, SNAPSHOT, _rows_scan(memo, name, number, trees[number]), None))
+        scan = _rows_scan(memo, name, number, trees[number])
+        found.append(Candidate(name, number, SNAPSHOT, scan, None, offered=number in offered or number > root))
     return found
 
 
@@ -174,14 +180,15 @@ def answered_from_sources(memo: Memo, now: Time) -> frozenset[tuple[int, type]]:
         number = inputs[0]
         below, under = memo.tvrs[number].expressions[0]
         if _worth_keeping(memo, number):
-            found.update((memo.form(number, at(SNAPSHOT, t)), type(below)) for t in times)
+            ways = {Answer, *(type(way) for way, _ in memo.tvrs[number].expressions)}
+            found.update((memo.form(number, at(SNAPSHOT, t)), way) for t in times for way in ways)
             continue
         while isinstance(below, Project | Filter):
             number = under[0]
             below, under = memo.tvrs[number].expressions[0]
         if isinstance(below, Aggregate):
             found.update((memo.form(number, at(SNAPSHOT, t)), Aggregate) for t in times)
-            found.update((memo.form(number, at(ATTRIBUTE, t)), Partial) for t in times)
+            found.update((memo.form(number, at(ATTRIBUTE, t)), op) for t in times for op in (Partial, Gather))
     return frozenset(found)
 
 

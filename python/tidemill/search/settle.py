@@ -163,7 +163,7 @@ class Settling:
         rows = tuple(choice.rows for choice in inputs)
         if rows not in way.known:
             op = way.expression.op
-            known = self._facts.known.get(way.group)
+            known = self._facts.known.get(way.group, self._size(way))
             output = self._model.rows(op, rows, self._facts) if known is None else known
             reads = [self.read(i, r) for i, r in zip(way.inputs, rows, strict=True)]
             way.known[rows] = output, CpuMs(self._model.cost(op, reads, output, self._facts) + way.penalty)
@@ -173,6 +173,14 @@ class Settling:
             cost += choice.cost
             uses |= choice.uses
         return Choice(way.expression, output, own, cost, uses=uses)
+
+    def _size(self, way: Way) -> Rows | None:
+        """Rows of a relation at a moment: the same in whichever way they are computed."""
+        e, about = way.expression, self._memo.group(way.group).about
+        if about is None or about[1].kind.interval or not e.inputs or e.rule in {READ_STATE, READ_RESULT}:
+            return None
+        size = self._facts.sizes.get(about[0])
+        return None if size is None else Rows(size)
 
     def read(self, group: int, rows: Rows) -> Read:
         """A group as a cost model sees it."""
