@@ -16,6 +16,7 @@ from tidemill.plan.ops import (
     Aggregate,
     Answer,
     Changes,
+    Combine,
     Empty,
     Filter,
     Final,
@@ -131,6 +132,8 @@ class DefaultCostModel:
                 return Rows(_groups(sum(inputs)) if partial.keys else 1.0)
             case Keys():
                 return Rows(_groups(sum(inputs)))
+            case Combine(keys=keys):
+                return Rows(_groups(inputs[0]) if keys else 1.0)
             case Merge():
                 return Rows(max(inputs))
             case FinalChange():
@@ -175,7 +178,7 @@ class DefaultCostModel:
                 if sum(small) <= self.broadcast_rows:
                     return CpuMs(sum(small) * self.hash + max(inputs) * self.probe + output * self.row)
                 return CpuMs(total * (self.shuffle + self.hash) + output * self.row)
-            case Aggregate() | Partial() | Merge() | Keys() | Gather() | Answer():
+            case Aggregate() | Partial() | Merge() | Combine() | Keys() | Gather() | Answer():
                 return CpuMs(total * self.hash + output * self.shuffle)
             case Net() | Window():
                 return CpuMs(total * (self.hash + self.shuffle))

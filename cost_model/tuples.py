@@ -44,18 +44,17 @@ class TuplesCostModel(DefaultCostModel):
 
     def total(self, work: Sequence[Work]) -> CpuMs:
         """Rows that arrive at the joins and aggregates of the query in a run."""
-        aggregated: dict[tuple[int, int], Rows] = {}
-        arrived: dict[int, dict[int, Rows]] = defaultdict(dict)
-        again: dict[int, dict[int, Rows]] = defaultdict(dict)
+        aggregated: dict[object, Rows] = {}
+        arrived: dict[object, dict[int, Rows]] = defaultdict(dict)
+        again: dict[object, dict[int, Rows]] = defaultdict(dict)
         for w in work:
             for read in w.inputs:
-                if isinstance(w.op, Aggregate | Partial):
-                    aggregated[w.of, read.group] = read.rows
-                elif isinstance(w.op, Join) and read.form == DELTA:
-                    arrived[w.of][read.group] = read.rows
-                elif isinstance(w.op, Join):
-                    again[w.of][read.group] = read.rows
-        joined = (arrived.get(of) or again[of] for of in arrived.keys() | again.keys())
+                match w.op:
+                    case Aggregate(keys, calls) | Partial(keys, calls):
+                        aggregated[keys, calls, read.group] = read.rows
+                    case Join(_, condition):  # by its condition a join is known again where a method splits it
+                        (arrived if read.form == DELTA else again)[condition][read.group] = read.rows
+        joined = (arrived.get(condition) or again[condition] for condition in arrived.keys() | again.keys())
         return CpuMs(sum(aggregated.values()) + sum(sum(rows.values()) for rows in joined))
 
     def reading(self, files: float, rows: float) -> CpuMs:

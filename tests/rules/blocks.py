@@ -18,7 +18,7 @@ Flags (several values with commas; a flag may stand several times):
     prefer=PACK                   `plan` takes its way wherever it applies
     changed=SOURCE                names of the sources that changed (all, if the flag is absent; `-`: none)
     mute=SOURCE  lost=SOURCE      it cannot tell its changes; its old snapshot cannot be read
-    states=all                    `plan`: every possible state was kept by earlier runs
+    states=all                    `plan`: every possible state was kept by earlier runs; `rules`: those of rules as well
     first, policy=POLICY          `plan`: the first run; AUTO, INCREMENTAL, STRICT or FULL
 """
 
@@ -203,7 +203,7 @@ def _planned(block: Block, query: Query) -> tuple[str, frozenset[str]]:
     assert off <= set(PACKS), f"line {block.line}: `plan` disables packs only"
     sources = _changes(block, query)
     kept: frozenset[str] = frozenset()
-    if block.values("states") == ["all"]:
+    if block.values("states"):
         every = space(query, [sources], 1, _rules(block), MODEL, Budget(seconds=60), Kept(None))
         kept = frozenset(c.name for c in every.candidates)
     request = PlanRequest(

@@ -83,7 +83,7 @@ class Builder:
             return self.scan()
         shapes = (
             self.filter, self.project, self.union, self.inner, self.inner, self.outer, self.outer, self.aggregate,
-            self.aggregate, self.distinct, self.limit, self.opaque, self.semi, self.window, self.row_wise,
+            self.aggregate, self.summary, self.distinct, self.limit, self.opaque, self.semi, self.window, self.row_wise,
             self.intersect, self.totals, self.extremes,
         )  # fmt: skip
         lines, columns = self.one(*shapes)(depth - 1)
@@ -176,8 +176,33 @@ class Builder:
             extra = f" exists=#{columns[-1][0]}"
         return self.under(f"join {kind} [{condition}]{extra}", lines, more), columns
 
+    def summary(self, depth: int) -> tuple[list[str], list[Column]]:
+        """An aggregate right above a join of two to four inputs that share keys."""
+        lines, columns = self.tree(max(0, depth - 1))
+        for _ in range(self.one(1, 1, 2, 3)):
+            more, others = self.tree(self.one(0, 0, 0, max(0, depth - 1)))
+            near, far = ([c for c, k in x if k in {"long", "integer"}] for x in (columns, others))
+            tests = [f"(#{self.one(*near)} = #{self.one(*far)})"] if near and far else []
+            if not tests or self.one(True, False, False):
+                tests += [x for x in (self.condition(columns, others),) if x and x not in tests]
+            kind = self.one("inner", "inner", "inner", "left")
+            lines = self.under(f"join {kind} [{', '.join(dict.fromkeys(tests))}]", lines, more)
+            columns = [*columns, *others]
+        if self.one(True, False, False):
+            values = [c for c, k in columns if k in {"long", "integer"}]
+            if values:
+                new = self.column()
+                value = f"(#{self.one(*values)} {self.one('+', '*')} {self.one(f'#{self.one(*values)}', '2')})"
+                kept = ", ".join(f"#{c}" for c, _ in columns)
+                lines = self.under(f"project [{kept}, #{new} := {value}]", lines)
+                columns = [*columns, (new, "long")]
+        return self.grouped(lines, columns)
+
     def aggregate(self, depth: int) -> tuple[list[str], list[Column]]:
-        lines, columns = self.tree(depth)
+        return self.grouped(*self.tree(depth))
+
+    def grouped(self, lines: list[str], columns: list[Column]) -> tuple[list[str], list[Column]]:
+        """An aggregate of what is drawn already, with a condition on it now and then."""
         keys = [(self.column(), f"#{c}", k) for c, k in self.some(columns, 2)]
         numbers = [(c, k) for c, k in columns if k != "boolean"]
         additive = self.one(True, True, False)

@@ -31,6 +31,7 @@ def plan(line: str, *inputs: str) -> str:
     return "\n".join((line, *("  " + x for i in inputs for x in i.splitlines())))
 
 
+INNER = plan("join inner [(#0 = #3)]", T, U)
 OUTER = plan("join left [(#0 = #3), (#1 < #4)]", T, U)
 ADDITIVE = "#10 := count(*), #11 := count(#1), #12 := sum(#1), #13 := avg(#1), #14 := sum(#2), #15 := avg(#2)"
 HOLISTIC = "#10 := min(#1), #11 := max(#2), #12 := count(distinct #1), #13 := sum(distinct #1), #14 := count(*)"
@@ -51,8 +52,10 @@ VIEWS = {
     "left join, null-safe": plan("join left [(#0 <=> #3), (#1 = #4)]", T, U),
     "left join with itself": plan("join left [(#0 = #4)]", T, T_AGAIN),
     "left join of left joins": plan("join left [(#3 = #6)]", OUTER, W),
+    "left join, a row of NULLs can be a partner": plan("join left [(#0 <=> #3), (#1 <=> #4)]", T, U),
     "right join": plan("join right [(#0 = #3), (#1 < #4)]", T, U),
     "full join": plan("join full [(#0 = #3), (#1 < #4)]", T, U),
+    "full join, null-safe": plan("join full [(#0 <=> #3)]", T, U),
     "semi join": plan("join semi [(#0 = #3)]", T, U),
     "anti join": plan("join anti [(#0 = #3), (#1 <= #4)]", T, U),
     "anti join, no equality": plan("join anti [(#1 < #4)]", T, U),
@@ -77,6 +80,19 @@ VIEWS = {
     "global extrema": plan(f"aggregate keys=[] calls=[{HOLISTIC}]", T),
     "distinct": plan("aggregate keys=[#9 := #0, #10 := #1] calls=[]", T),
     "having": plan("filter [(#11 > 1)]", plan("aggregate keys=[#9 := #0] calls=[#11 := count(*)]", T)),
+    "sums over a join": plan(f"aggregate keys=[#9 := #4] calls=[{ADDITIVE}, #16 := sum(#5)]", INNER),
+    "global sums over a join": plan(f"aggregate keys=[] calls=[{ADDITIVE}]", INNER),
+    "sums over three inputs": plan(
+        "aggregate keys=[#9 := #1] calls=[#10 := count(*), #11 := sum(#7), #12 := avg(#2), #13 := sum((#1 * #4))]",
+        plan("join inner [(#3 = #6)]", INNER, W),
+    ),
+    "sums of what reads both sides": plan(
+        "aggregate keys=[#9 := #16] calls=[#10 := sum(#17), #11 := count(*), #12 := sum(#1) filter (#4 > 0)]",
+        plan("project [#1, #4, #16 := (#0 + 1), #17 := (#1 * #4)]", INNER),
+    ),
+    "sums over pairs and pads": plan(
+        "aggregate keys=[#9 := #1] calls=[#10 := count(*), #11 := count(#4), #12 := sum(#4), #13 := sum(#5)]", OUTER
+    ),
     "sums over a left join": plan("aggregate keys=[#9 := #0] calls=[#10 := count(#4), #11 := sum(#4)]", OUTER),
     "sums of sums": plan(
         "aggregate keys=[#20 := #12] calls=[#21 := count(*), #22 := sum(#9)]",

@@ -11,6 +11,7 @@ import pytest
 
 from tests.maintain import Changes, Mode, Tables, View
 from tests.semantics import Record
+from tidemill.rule.registry import load_rules
 from tidemill.search.run_plan import RunPlan
 
 SUMMARY = """\
@@ -44,9 +45,13 @@ O4_INSTEAD: Changes = {SALES: NEW_SALES, RETURNS: [O2, O4]}
 O4_AS_WELL: Changes = {SALES: NEW_SALES, RETURNS: [O2, O6, O4]}
 
 
-def planned(later: Changes, price: float) -> tuple[View, RunPlan]:
+OTHERS = frozenset(r.name for r in load_rules() if r.pack not in {"delta", "positive_negative", "recompute"})
+"""Rules of the methods that the example does not compare."""
+
+
+def planned(later: Changes, price: float, off: frozenset[str] = OTHERS) -> tuple[View, RunPlan]:
     """The view after the first point, at a price, with all that is to come known; and that point's plan."""
-    view = View(SUMMARY, FIRST, Mode(model="tuples", known=True), deferred=True)
+    view = View(SUMMARY, FIRST, Mode(model="tuples", known=True, off=off), deferred=True)
     return view, view.early({}, price=price, expected=later)
 
 
@@ -105,3 +110,13 @@ def test_which_is_chosen(
     last = view.refresh(later)
     assert set(view.rows()) == after
     assert last.estimated == cost
+
+
+@pytest.mark.parametrize("price", [0.2, 0.5])
+@pytest.mark.parametrize("later", [PUBLISHED, O4_INSTEAD, O4_AS_WELL], ids=["published", "o4 instead", "o4 as well"])
+def test_all_methods_together_are_never_dearer(later: Changes, price: float) -> None:
+    view, plan = planned(later, price, frozenset())
+    _, few = planned(later, price)
+    best = min(cost for cost, _, _ in costs(few).values())
+    assert plan.explanation.costs[0] * price + plan.explanation.costs[1] <= best
+    view.refresh(later)  # which checks the content

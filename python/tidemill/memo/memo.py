@@ -52,12 +52,10 @@ class Expression:
 
 @dataclass(slots=True)
 class Group:
-    """Equivalent expressions. `about` names the form it computes; None for a part of a rule's result. `of`: for the
-    sake of which relation of the query it is there."""
+    """Equivalent expressions. `about` names the form it computes; None for a part of a rule's result."""
 
     number: int
     about: tuple[int, Form] | None
-    of: int
     expressions: list[Expression] = field(default_factory=list)
 
 
@@ -65,13 +63,11 @@ class Group:
 class Tvr:
     """A time-varying relation.
 
-    `origin`: that of the query for whose sake it is there, as a rule; itself otherwise. `expressions`: all ways to
-    write it that are known, the first one first; `found`: of each, the rule and the pack that found it, None for the
-    first.
+    `expressions`: all ways to write it that are known, the first one first; `found`: of each, the rule and the pack
+    that found it, None for the first.
     """
 
     number: int
-    origin: int
     expressions: list[tuple[Op, tuple[int, ...]]]
     props: Props
     forms: dict[Form, int] = field(default_factory=dict)
@@ -112,18 +108,13 @@ class Memo:
         """The relation of a query's tree, with all below it."""
         return self.relation(tree.op, tuple(self.register(i) for i in tree.inputs))
 
-    def relation(self, op: Op, inputs: tuple[int, ...], *, derived_at: int | None = None) -> int:
-        """The relation that an operator makes of others; the same one each time.
-
-        `derived_at`: the relation at which a rule asked for it.
-        """
+    def relation(self, op: Op, inputs: tuple[int, ...]) -> int:
+        """The relation that an operator makes of others; the same one each time."""
         key = (op, inputs)
         if key not in self._tvr_of:
             props = derive(op, [self.tvrs[i].props for i in inputs], self.query, self.columns)
             self._tvr_of[key] = len(self.tvrs)
-            number = len(self.tvrs)
-            origin = number if derived_at is None else self.tvrs[derived_at].origin
-            self.tvrs.append(Tvr(number, origin, [key], props))
+            self.tvrs.append(Tvr(len(self.tvrs), [key], props))
         return self._tvr_of[key]
 
     def equate(self, tvr: int, op: Op, inputs: tuple[int, ...], rule: str = "", pack: str = "") -> bool:
@@ -206,7 +197,7 @@ class Memo:
         assert end is not None
         form = Form(form.kind, start, end)
         if form not in relation.forms:
-            relation.forms[form] = self._new_group((tvr, form), relation.origin)
+            relation.forms[form] = self._new_group((tvr, form))
         return self.find(relation.forms[form])
 
     def _settled(self, relation: Tvr, time: Time) -> Time:
@@ -222,8 +213,8 @@ class Memo:
         """The group of a delta-like kind over an interval."""
         return self.form(tvr, over(kind, span or self.timeline.whole))
 
-    def _new_group(self, about: tuple[int, Form] | None, of: int) -> int:
-        self.groups.append(Group(len(self.groups), about, of))
+    def _new_group(self, about: tuple[int, Form] | None) -> int:
+        self.groups.append(Group(len(self.groups), about))
         self._parent.append(len(self._parent))
         return self._parent[-1]
 
@@ -246,23 +237,22 @@ class Memo:
                 return False
             self._merge(group, other, rule)
             return True
-        of = self.group(group).of
-        inputs = tuple(self._intern(i, rule, pack, span, of) for i in node.inputs)
+        inputs = tuple(self._intern(i, rule, pack, span) for i in node.inputs)
         return self._add(self.find(group), Expression(self._placed(node.op, span), inputs, rule, pack))
 
     def put(self, group: int, op: Op, inputs: tuple[int, ...], rule: str, pack: str) -> bool:
         """Add an operator over groups to a group. False if it was known."""
         return self._add(self.find(group), Expression(op, tuple(map(self.find, inputs)), rule, pack))
 
-    def _intern(self, node: Built, rule: str, pack: str, span: Span, of: int) -> int:
+    def _intern(self, node: Built, rule: str, pack: str, span: Span) -> int:
         if isinstance(node, Ref):
             return self.form(node.tvr, node.form.placed(span))
-        inputs = tuple(self._intern(i, rule, pack, span, of) for i in node.inputs)
+        inputs = tuple(self._intern(i, rule, pack, span) for i in node.inputs)
         op = self._placed(node.op, span)
         known = self._group_of.get((op, inputs))
         if known is not None:
             return self.find(known)
-        group = self._new_group(None, of)
+        group = self._new_group(None)
         self._add(group, Expression(op, inputs, rule, pack))
         return group
 

@@ -17,7 +17,7 @@ change alone, may leave the range of a type where the old and the new one do not
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidemill.plan.columns import Columns
 from tidemill.plan.expr import ONE, ZERO, Cast, Evaluate, Expr, Handle, Lit, fn, type_to_text
@@ -54,6 +54,8 @@ _DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
 WIDE_PRECISION = 38
 PRODUCT_PRECISION = 11
 """Digits that a product with a count of type DECIMAL(10,0) adds."""
+KEPT_SCALE = 6
+"""Digits after the point that Spark keeps of a decimal product whose type would be too long (DecimalType)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,27 +76,55 @@ class Additive:
     argument_type: str
     parts: tuple[Part, ...]
 
-    def partial(self, count: Expr | None) -> tuple[Expr, ...]:
-        """Aggregates, one per part, over a bag (`count` None) or a signed relation with that count."""
+    @property
+    def weighs(self) -> bool:
+        """Whether `partial` is exact for counts of any size."""
+        found = _DECIMAL.fullmatch(self.parts[0].type)
+        return found is None or int(found[2]) <= KEPT_SCALE
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether the parts of some rows, multiplied, are exactly those of so many times the rows."""
+        return self.weighs and all(p.type not in {EXACT_SUM, UNBOUNDED} for p in self.parts)
+
+    def multiplied(self, parts: tuple[Expr, ...], times: Expr) -> tuple[Expr, ...]:
+        """Aggregates, one per part, over rows of parts, each `times`."""
+        return tuple(
+            fn("sum", fn("*", x, times) if p.type == "long" else Cast(fn("*", x, Cast(times, "decimal(20,0)")), p.type))
+            for x, p in zip(parts, self.parts, strict=True)
+        )
+
+    def over(self, value: Expr) -> Additive:
+        """The same call over a value that is NULL where a row does not count."""
+        return replace(self, call=replace(self.call, args=(value,), filter=None))
+
+    @property
+    def value(self) -> Expr:
+        """The argument of a call of one, NULL where a row does not count."""
+        (x,) = self.call.args
+        if self.call.filter is None:
+            return x
+        return fn("if", self.call.filter, x, Cast(Lit(None, "void"), self.argument_type))
+
+    def partial(self, count: Expr | None, digits: int = 10) -> tuple[Expr, ...]:
+        """Aggregates, one per part, over a bag (`count` None) or a signed one with that count, of so many digits."""
         weight = count if count is not None else ONE
         known = _known(self.call)
         counted = fn("sum", weight if known is None else fn("if", known, weight, ZERO))
         if self.call.function == "count":
             return (counted,)
-        (x,) = self.call.args
-        if self.call.filter is not None:
-            x = fn("if", self.call.filter, x, Cast(Lit(None, "void"), self.argument_type))
+        x = self.value
         if self.parts[0].type == UNBOUNDED:
             return (fn("tidemill_wide_sum", x, weight), counted)
         if self.parts[0].type != EXACT_SUM:
-            return (fn("sum", self._product(x, count)), counted)
+            return (fn("sum", self._product(x, count, digits)), counted)
         x = Cast(x, "double")
         exact = fn("tidemill_exact_sum", x, weight)
         if self.call.function in _MOMENTS:
             return (exact, fn("tidemill_exact_square_sum", x, weight), counted)
         return (exact, counted)
 
-    def _product(self, x: Expr, count: Expr | None) -> Expr:
+    def _product(self, x: Expr, count: Expr | None, digits: int) -> Expr:
         wide = self.parts[0].type
         zero = Cast(ZERO, wide)
         if count is None:
@@ -102,7 +132,7 @@ class Additive:
         if wide == "long":
             return fn("coalesce", fn("*", Cast(x, "long"), count), zero)
         narrow = x if self.argument_type.startswith("decimal") else Cast(x, "decimal(19,0)")
-        return fn("coalesce", Cast(fn("*", narrow, Cast(count, "decimal(10,0)")), wide), zero)
+        return fn("coalesce", Cast(fn("*", narrow, Cast(count, f"decimal({digits},0)")), wide), zero)
 
     def _total(self, part: Expr) -> Expr:
         """The sum that a part stands for."""

@@ -1,12 +1,16 @@
-"""Grouping and joining by types that Spark does not group by: maps and variants, alone or nested."""
+"""Grouping and joining by types that Spark does not group by, and by what tells all values of a type apart."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from tidemill.plan.expr import Col, DataType, Expr, fn, type_from_text
+from tidemill.plan.expr import Cast, Col, DataType, Expr, fn, type_from_text
+
+_EXACT = frozenset(
+    {"byte", "short", "integer", "long", "boolean", "date", "timestamp", "timestamp_ntz", "string", "binary"}
+)
+"""Types of which equal values are the same to every expression; decimals are others."""
 
 
 def groupable(column: int, kind: str) -> Expr:
@@ -24,16 +28,19 @@ def groupable(column: int, kind: str) -> Expr:
     return fn("to_json", Col(column))
 
 
-_EXACT = re.compile(r"boolean|byte|short|integer|long|date|timestamp(_ntz)?|string|binary|decimal\(.*\)")
+def is_exact(kind: str) -> bool:
+    """Whether values of a type that a grouping takes for one are the same to every expression.
 
-
-def kept_by_grouping(kind: str) -> bool:
-    """True if values of a type that GROUP BY takes for equal are the same: not so 0.0 and -0.0, or a collation's texts.
-
-    >>> kept_by_grouping("decimal(7,2)"), kept_by_grouping("double"), kept_by_grouping("string collate UTF8_LCASE")
-    (True, False, False)
+    Those of floats are not (0.0 and -0.0), nor strings with a collation.
     """
-    return _EXACT.fullmatch(kind) is not None
+    return kind in _EXACT or kind.startswith("decimal")
+
+
+def exactly(column: int, kind: str) -> Expr | None:
+    """A value by which a grouping tells apart all that an expression can; None where none is known."""
+    if is_exact(kind):
+        return Col(column)
+    return Cast(Col(column), "string") if kind in {"float", "double"} else None
 
 
 def _ungroupable(kind: DataType | Any) -> bool:

@@ -225,6 +225,30 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """Where a call finds what it adds up, in a row that stands for several rows.
+
+    `parts`: the columns of its parts, of a side of which every row is met as often as the columns `times`, multiplied,
+    say. Without: it adds up the column `value`, or if there is none its own arguments, for all the rows.
+    """
+
+    parts: tuple[int, ...] = ()
+    times: tuple[int, ...] = ()
+    value: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Combine:
+    """Parts of an aggregate from joined attribute forms of its inputs: a row stands for as many rows as the product of
+    `counts`. `keys` compute the aggregate's keys from such a row; `given` has an element per call."""
+
+    partial: Partial
+    keys: Named
+    counts: tuple[int, ...]
+    given: tuple[Given, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Final:
     """An attribute snapshot as rows: groups of count 0 are dropped (the global group never)."""
 
@@ -299,6 +323,7 @@ Op: TypeAlias = (
     | Unsign
     | Partial
     | Merge
+    | Combine
     | Final
     | FinalChange
     | Gather

@@ -11,7 +11,7 @@ from enum import Enum
 
 from tidemill.plan.aggregates import additive, order_sensitive
 from tidemill.plan.columns import Columns
-from tidemill.plan.expr import Col, Expr
+from tidemill.plan.expr import Col, Expr, Lit
 from tidemill.plan.ops import (
     Aggregate,
     Filter,
@@ -49,12 +49,14 @@ class Props:
             floats, ties under a limit, first, collect_list and the like. What is not reproducible must be retracted
             from what was kept, never from what is computed again.
         sources: the sources below.
+        known: columns that are NULL in no row.
     """
 
     columns: tuple[int, ...]
     keys: frozenset[frozenset[int]]
     reproducible: bool
     sources: frozenset[int]
+    known: frozenset[int] = frozenset()
 
 
 def operator_class(op: Op) -> OperatorClass:
@@ -105,7 +107,35 @@ def derive(op: Op, inputs: Sequence[Props], query: Query, columns: Columns) -> P
             reproducible = False
         case _:
             raise TypeError(f"{type(op).__name__} is no operator of a query")
-    return Props(ids, keys, reproducible, sources)
+    return Props(ids, keys, reproducible, sources, _known(op, inputs, query) & frozenset(ids))
+
+
+def _known(op: Op, inputs: Sequence[Props], query: Query) -> frozenset[int]:
+    """Columns that hold no NULL, of those that the operator may show."""
+    below = frozenset[int]().union(*(i.known for i in inputs))
+    match op:
+        case Filter(condition) | Join(kind="inner", condition=condition):
+            return below | not_null(condition, query)
+        case Project(named):
+            return frozenset(c for c, e in named if _is_known(e, below))
+        case Aggregate(named, _):
+            return frozenset(c for c, e in named if _is_known(e, below))
+        case Join(kind="left" | "semi" | "anti" | "existence"):
+            return inputs[0].known
+        case Sort() | Limit():
+            return below
+        case _:
+            return frozenset()
+
+
+def _is_known(expr: Expr, known: frozenset[int]) -> bool:
+    return (isinstance(expr, Lit) and expr.value is not None) or (isinstance(expr, Col) and expr.id in known)
+
+
+def not_null(condition: Sequence[Expr], query: Query) -> frozenset[int]:
+    """Columns that are NULL in no row for which all conjuncts are true, as an equality says."""
+    found = [info.equal for info in map(query.info, condition) if info is not None and info.equal is not None]
+    return frozenset(e.id for q in found if not q.null_safe for e in (q.left, q.right) if isinstance(e, Col))
 
 
 def _reproducible(call: WindowCall) -> bool:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tidemill.memo.memo import Built, Memo, Node, Ref
 from tidemill.plan.aggregates import Additive, additive, order_sensitive
 from tidemill.plan.columns import Columns
-from tidemill.plan.expr import Col, Expr
-from tidemill.plan.grouping import kept_by_grouping
+from tidemill.plan.expr import TRUE, Col, Expr
+from tidemill.plan.grouping import exactly, is_exact
 from tidemill.plan.ops import Aggregate, Empty, Final, Join, Named, Op, Partial, Project, Scan, Union
-from tidemill.plan.props import Props, equi_keys
+from tidemill.plan.props import Props, equi_keys, not_null
 from tidemill.plan.query import Query
 from tidemill.rule.build import keys, node, total, with_keys
 from tidemill.rule.result import Linked, NewForm, Result
@@ -31,6 +32,8 @@ from tidemill.tvr.form import (
     at,
     over,
 )
+
+Operator = TypeVar("Operator", bound=Op)
 
 
 class Relation:
@@ -127,20 +130,22 @@ class Match:
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    def additive_calls(self, of: Aggregate | None = None) -> tuple[Additive, ...] | None:
-        """How the calls of an aggregate, the matched one unless given, are kept by addition; None if one of them is
-        not.
-        """
-        op = self.op if of is None else of
+    def written(self, relation: Relation, operator: type[Operator]) -> Iterator[tuple[Operator, tuple[Relation, ...]]]:
+        """The ways in which a relation is known to be written with an operator, and over which inputs."""
+        for op, inputs in self._memo.tvrs[relation.number].expressions:
+            if isinstance(op, operator):
+                yield op, tuple(map(self._relation, inputs))
+
+    def additive_calls(self, aggregate: Aggregate | None = None) -> tuple[Additive, ...] | None:
+        """How the calls of an aggregate (the matched one) are kept by addition; None if one of them is not."""
+        op = aggregate or self.op
         assert isinstance(op, Aggregate)
         found = [additive(self.query, self.types, e) for _, e in op.calls]
         return tuple(a for a in found if a is not None) if all(found) else None
 
-    def partial(self, of: Aggregate | None = None) -> Partial | None:
-        """The attribute form of an aggregate, the matched one unless given, with its part columns; None if a call is
-        not additive.
-        """
-        op = self.op if of is None else of
+    def partial(self, aggregate: Aggregate | None = None) -> Partial | None:
+        """The attribute form of an aggregate (the matched one), with part columns; None if a call is not additive."""
+        op = aggregate or self.op
         assert isinstance(op, Aggregate)
         calls = self.additive_calls(op)
         if calls is None:
@@ -172,7 +177,28 @@ class Match:
 
     def exact_keys(self, columns: Iterable[int]) -> bool:
         """True if rows of one group have the very same value in each of these columns, not only an equal one."""
-        return all(kept_by_grouping(self.types.type(c)) for c in columns)
+        return all(is_exact(self.types.type(c)) for c in columns)
+
+    def present(self, side: Relation) -> int | None:
+        """Of a join: a column of one side that is NULL in no pair, so that NULL tells a pad; None if none is known."""
+        assert isinstance(self.op, Join)
+        known = side.props.known | not_null(self.op.condition, self.query)
+        return next((c for c in side.columns if c in known), None)
+
+    def asked(self, side: Relation) -> Named | None:
+        """Of a join: what of one side the condition looks at, as values to group by. Rows that are alike in them meet
+        the same rows of the other side. None where no value tells all apart that an expression can."""
+        assert isinstance(self.op, Join)
+        read = frozenset[int]().union(*(self.query.columns_of(c) for c in self.op.condition))
+        found: list[tuple[int, Expr]] = []
+        for c in side.columns:
+            if c in read:
+                value = exactly(c, self.types.type(c))
+                if value is None:
+                    return None
+                kind = self.types.type_of(value)
+                found.append((self.column(("asked", c), kind, self.types.name(c)), value))
+        return tuple(found) or ((self.column(("asked", side.number), "boolean", "any"), TRUE),)
 
     @property
     def tells_changes(self) -> bool:
@@ -199,7 +225,7 @@ class Match:
     def derive(self, op: Op, *inputs: Relation) -> Relation:
         """The relation that an operator of a query makes of others; the same one each time."""
         numbers = tuple(i.number for i in inputs)
-        return self._relation(self._memo.relation(op, numbers, derived_at=self.relation.number))
+        return self._relation(self._memo.relation(op, numbers))
 
     def ways(self, relation: Relation) -> Iterator[tuple[Op, tuple[Relation, ...]]]:
         """All ways to write a relation that are known, the first one first."""

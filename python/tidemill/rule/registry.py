@@ -14,7 +14,16 @@ from types import ModuleType
 from tidemill.rule.rule import Rule
 
 BUILT_IN = "tidemill.rules"
-PACKS = ("delta", "positive_negative", "lineage", "affected", "recompute", "explore")
+PACKS = (
+    "delta",
+    "positive_negative",
+    "outer_join_view",
+    "higher_order",
+    "lineage",
+    "affected",
+    "recompute",
+    "explore",
+)
 """The packs of this release, in the order in which their rules are tried."""
 
 

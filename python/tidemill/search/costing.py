@@ -83,13 +83,11 @@ class Work:
     """An operator of a plan at a run.
 
     Attributes:
-        of: the relation of the query for whose sake it is done.
         op, inputs: the operator and what it reads.
         cost: of one time.
         times: how often it is carried out.
     """
 
-    of: int
     op: Op
     inputs: tuple[Read, ...]
     cost: CpuMs

@@ -272,8 +272,8 @@ class Extractor:
                 continue
             groups = map(self._memo.find, choice.expression.inputs)
             inputs = tuple(self._settling.read(group, self.rows(group, run)) for group in groups)
-            of, own = self._memo.group(p.group).of, CpuMs(preference_apart(choice.own))
-            operators.append(Work(of, choice.expression.op, inputs, own, p.times))
+            own = CpuMs(preference_apart(choice.own))
+            operators.append(Work(choice.expression.op, inputs, own, p.times))
             if p.once and (p.group, run) in self.shared:
                 handling += self._model.save(choice.rows)
         return operators, handling

@@ -16,6 +16,7 @@ from tidemill.plan.ops import (
     Aggregate,
     Answer,
     Changes,
+    Combine,
     Empty,
     Filter,
     Final,
@@ -142,6 +143,8 @@ class Lowerer:
                 return self._attribute.partial(e.op, inputs[0])
             case Merge(partial):
                 return self._attribute.merge(partial, inputs)
+            case Combine():
+                return self._attribute.combine(e.op, inputs[0])
             case Final(partial):
                 return self._attribute.final(partial, inputs[0])
             case Gather(partial):

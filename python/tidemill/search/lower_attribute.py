@@ -6,13 +6,14 @@ See `tidemill.plan.aggregates` for what the parts of a call are.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from tidemill.memo.memo import Expression
 from tidemill.plan.aggregates import Additive, additive
 from tidemill.plan.expr import ONE, ZERO, Cast, Col, Expr, Lit, expr_to_json, fn
 from tidemill.plan.grouping import groupable
-from tidemill.plan.ops import Named, Partial
+from tidemill.plan.ops import Combine, Named, Partial
 from tidemill.search import wire
 from tidemill.search.join_order import BROADCAST_ROWS
 from tidemill.search.lowered import Lowered
@@ -27,7 +28,7 @@ TOUCHED_FROM_ROWS = 50_000
 
 
 class AttributeForm:
-    """Lowers `Partial`, `Merge`, `Final` and `FinalChange` for a lowerer."""
+    """Lowers `Partial`, `Merge`, `Combine`, `Final` and `FinalChange` for a lowerer."""
 
     def __init__(self, lowerer: Lowerer) -> None:
         self._lowerer = lowerer
@@ -100,6 +101,19 @@ class AttributeForm:
         shown = (c for c, _ in (*partial.keys, *calls))
         columns = (*wire.same(tuple(shown)), *self._finals(partial, parts))
         return Lowered(wire.project(columns, node), tuple(c for c, _ in columns), None)
+
+    def combine(self, op: Combine, rows: Lowered) -> Lowered:
+        """Parts of an aggregate from rows that stand for several rows each."""
+        partial, count = op.partial, _product(op.counts)
+        aggregates: list[tuple[int, Expr]] = [(partial.count, fn("sum", count))]
+        for columns, call, given in zip(partial.parts, self._additive(partial), op.given, strict=True):
+            if given.parts:
+                found = call.multiplied(tuple(map(Col, given.parts)), _product(given.times))
+            else:
+                whole = call if given.value is None else call.over(Col(given.value))
+                found = whole.partial(count, digits=20)
+            aggregates.extend(zip(columns, found, strict=True))
+        return self._totals(partial, aggregates, op.keys, rows.node)
 
     def pieces(self, partial: Partial, inputs: Sequence[Lowered]) -> Lowered:
         """Parts not yet merged: several rows per key."""
@@ -199,3 +213,8 @@ class AttributeForm:
             for c, w in wanted
         )
         return Lowered(wire.join("semi", condition, old.node, node, "right"), old.columns, None)
+
+
+def _product(columns: Sequence[int]) -> Expr:
+    found: list[Expr] = [Col(c) for c in columns]
+    return reduce(lambda a, b: fn("*", a, b), found)

@@ -24,7 +24,7 @@ from tidemill.search.costing import HELD
 from tidemill.search.explanation import Alternative, PlannedPoint
 from tidemill.search.extract import Extractor, reads_the_past
 from tidemill.search.inspect import unable
-from tidemill.search.keeping import worth_keeping
+from tidemill.search.keeping import Prices, worth_keeping
 from tidemill.search.models import cost_model
 from tidemill.search.run_plan import RunPlan, StateSpec, read_by, states_read
 from tidemill.search.seed import CORE, Candidate, advance, answered_from_sources, base
@@ -567,7 +567,14 @@ class _Planning:
         """Names of the states to keep for changes like those to come."""
         assumed = {n: _assumed(s, self.request.query.sources[n].kind) for n, s in self.request.sources.items()}
         found = self._space([assumed], Kept(None))
-        return worth_keeping(found, lambda states, followed: self._extractor(found, states=states, followed=followed))
+        anew = self._extractor(found, past=False)
+        made = {c.name: base(found.memo, c, found.now) for c in found.candidates}
+        making = {name: anew.cost(group) + self.model.save(anew.rows(group)) for name, group in made.items()}
+
+        def choices(states: Collection[str], followed: Followed) -> Extractor:
+            return self._extractor(found, states=states, followed=followed)
+
+        return worth_keeping(found, choices, Prices(making, self.model.save))
 
     def _alternatives(self, found: Space) -> list[Alternative]:
         """The best plan of each pack, with `delta` or `recompute` underneath; of `recompute`, all from the sources."""

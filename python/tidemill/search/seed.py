@@ -46,8 +46,7 @@ COUNT_FIELD = "_n"
 class Candidate:
     """A state that could be kept: which form of which relation, under which name.
 
-    `group` and `parts`: of parts of an aggregate, what `parts_identity` says. `offered`: by a rule; the query alone
-    does not suggest it.
+    `group` and `parts`: of parts of an aggregate, what `parts_identity` says.
     """
 
     name: str
@@ -57,7 +56,6 @@ class Candidate:
     partial: Partial | None
     group: str = ""
     parts: tuple[str, ...] = ()
-    offered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +141,7 @@ def candidates(memo: Memo, root: int, settings: str) -> list[Candidate]:
                 name = state_name(memo.query, tree, ATTRIBUTE.name, settings)
                 group, parts = parts_identity(memo.query, tree, partial, settings)
                 scan = _parts_scan(memo, name, partial)
-                found.append(Candidate(name, number, ATTRIBUTE, scan, partial, group, parts, offered=number > root))
+                found.append(Candidate(name, number, ATTRIBUTE, scan, partial, group, parts))
         if not relation.props.reproducible:
             wanted.add(number)
         if isinstance(op, Limit | Opaque):
@@ -154,8 +152,9 @@ def candidates(memo: Memo, root: int, settings: str) -> list[Candidate]:
             continue
         name = state_name(memo.query, trees[number], SNAPSHOT.name, settings)
         scan = _rows_scan(memo, name, number, trees[number])
-        found.append(Candidate(name, number, SNAPSHOT, scan, None, offered=number in offered or number > root))
-    return found
+        found.append(Candidate(name, number, SNAPSHOT, scan, None))
+    # Rules derive from above; a step for a state that another is computed from comes before that of the other.
+    return sorted(found, key=lambda c: -c.tvr if c.tvr > root else 0)
 
 
 def _within_a_loop(tree: Tree) -> bool:
