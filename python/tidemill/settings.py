@@ -8,6 +8,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Literal
 
 from tidemill.errors import TidemillError
@@ -144,17 +145,18 @@ class PlannerSettings:
     rules_paths: tuple[str, ...] = ()
 
     @classmethod
-    def from_confs(cls, confs: Mapping[str, str], user_packs: Iterable[str] = ()) -> "PlannerSettings":
+    def from_confs(cls, confs: Mapping[str, str]) -> "PlannerSettings":
         """Read the settings out of a session's confs (others than spark.tidemill.* are ignored).
 
-        `user_packs` names the packs found under `spark.tidemill.rules.paths`. A name or a value that does not exist
-        raises TidemillError with condition TIDEMILL_INVALID_SETTING.
+        The folders of `spark.tidemill.rules.paths` are packs too. A name or a value that does not exist raises
+        TidemillError with condition TIDEMILL_INVALID_SETTING.
 
         >>> settings = PlannerSettings.from_confs({"spark.tidemill.method.affected.enabled": "false"})
         >>> "affected" in settings.packs, "delta" in settings.packs
         (False, True)
         """
-        known = _with_user_packs(user_packs)
+        rules_paths = tuple(filter(None, map(str.strip, confs.get(f"{PREFIX}rules.paths", "").split(","))))
+        known = _with_user_packs(PurePath(path).name for path in rules_paths)
         values = {name: setting.default for name, setting in known.items()}
         for name, value in confs.items():
             if name.startswith(PREFIX) and not name.startswith(INTERNAL):
@@ -175,7 +177,7 @@ class PlannerSettings:
             cost_constants=values[f"{PREFIX}cost.constants"],
             objective=_choice(known[f"{PREFIX}cost.objective"], values),
             time_limit=_seconds(f"{PREFIX}search.timeLimit", values[f"{PREFIX}search.timeLimit"]),
-            rules_paths=tuple(filter(None, map(str.strip, values[f"{PREFIX}rules.paths"].split(",")))),
+            rules_paths=rules_paths,
         )
 
 

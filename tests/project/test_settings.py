@@ -44,9 +44,10 @@ def test_values_are_read() -> None:
 
 
 def test_packs_of_the_user_have_toggles_too() -> None:
-    confs = {"spark.tidemill.method.mine.enabled": "false"}
-    assert "mine" not in PlannerSettings.from_confs(confs, ["mine"]).packs
-    assert "mine" in PlannerSettings.from_confs({"spark.tidemill.method.prefer": "mine"}, ["mine"]).packs
+    paths = {"spark.tidemill.rules.paths": "/somewhere/mine, /b/yours/"}
+    assert {"mine", "yours"} <= PlannerSettings.from_confs(paths).packs
+    assert "mine" not in PlannerSettings.from_confs({**paths, "spark.tidemill.method.mine.enabled": "false"}).packs
+    assert PlannerSettings.from_confs({**paths, "spark.tidemill.method.prefer": "mine"}).prefer == "mine"
 
 
 @pytest.mark.parametrize(
