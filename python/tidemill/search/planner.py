@@ -358,7 +358,8 @@ class _Planning:
 
         `make`: choices that prefer a pack, where a run writes some groups in any case; `seeds`: see `cheapest`.
         """
-        followed = found.followed(self.request.states)
+        # Where states are made anew, each is written before the next is planned: that may be what makes it possible.
+        followed = NONE_FOLLOWED if self.anew else found.followed(self.request.states)
         extractor = make(None, followed)
         demands = [group for group in (*followed.written, found.change) if extractor.best(group) is not None]
         if not self.anew:
@@ -549,15 +550,17 @@ class _Planning:
                 lambda prefer: self._extractor(found, prefer, followed=written), self._seeds, demands, 0
             ).extractor,
         )
-        run.once(demands)
-        followed: list[Candidate] = []
-        for candidate in found.candidates:
-            if candidate.name not in kept:
-                continue
-            if candidate.name in self.request.states and run.advance(candidate):
-                followed.append(candidate)
-            else:
-                run.base(candidate)
+
+        def write(name: str) -> Iterator[Candidate]:
+            """Writes a state; gives out what of it follows changes."""
+            for candidate in (c for c in found.candidates if c.name == name):
+                if name in self.request.states and run.advance(candidate):
+                    yield candidate
+                else:
+                    run.base(candidate)
+
+        run.once(demands, lambda group: list(write(written.written[group])))
+        followed = [c for name in dict.fromkeys(c.name for c in found.candidates) if name in kept for c in write(name)]
         run.result()
         self._compact(run, followed)
         kind = "INCREMENTAL" if read_by(run.steps) & {"changes", "state"} else "FULL"
