@@ -14,6 +14,8 @@ from pyspark.sql import Row, SparkSession
 import tidemill
 from tests.conftest import Oracle
 
+pytestmark = pytest.mark.slow
+
 Refresh = Callable[..., Row]
 Fails = Callable[[str, str], PySparkException]
 SCHEDULE = "SCHEDULE (AT '08:00' COST 0.9 NO OUTPUT, AT '16:00' COST 0.9 NO OUTPUT, AT '24:00')"

@@ -15,6 +15,8 @@ from tidemill.search import planner
 from tidemill.search.costing import CpuMs
 from tidemill.search.run_plan import RunPlan
 
+pytestmark = pytest.mark.slow
+
 Refresh = Callable[..., Row]
 QUERY = """SELECT s.cat, count(*) AS n, sum(s.price) AS p, sum(r.cost) AS c
            FROM sales s LEFT JOIN returns r ON s.o_id = r.o_id LEFT JOIN returns q ON r.o_id = q.o_id AND q.cost > 5

@@ -15,6 +15,8 @@ from tests.runtime.test_damage import flipped, gone
 from tests.runtime.test_states import entry
 from tidemill.plan import canon
 
+pytestmark = pytest.mark.slow
+
 Refresh = Callable[..., Row]
 BY_KEY = "SELECT k, sum(v) AS s, count(*) AS n FROM events GROUP BY k"
 DAYS = "SELECT CAST(at AS DATE) AS d, count(*) AS n FROM visits GROUP BY 1"
