@@ -116,7 +116,7 @@ def test_a_compaction_that_is_cut_off_is_made_again(
     from tidemill.runtime.log import Log
 
     spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {BY_KEY}")
-    spark.sql("INSERT INTO events SELECT 1, id, 'x' FROM range(1000)")
+    spark.sql("INSERT INTO events SELECT 1, id, 'x' FROM range(200000)")
     refresh("v")
     monkeypatch.setattr(planner, "due", always(0))
     spark.sql("INSERT INTO events VALUES (2, 1, 'x')")
