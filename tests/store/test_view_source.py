@@ -52,7 +52,7 @@ def upstream(spark: SparkSession, files: Files, location: str, table: str) -> Lo
         return [{"path": s.path, "bytes": s.bytes, "modified": s.modified} for s in found if s.name.startswith("part-")]
 
     log: Log[Run] = Log(files, location, "default.v", _run)
-    files.write(f"{location}/_tidemill/view.json", '{"id": "view-1"}')
+    files.write(f"{location}/_tidemill/view.json", '{"id": "view-1", "columns": [{"name": "id", "type": "integer"}]}')
     first = write("data-0", "SELECT * FROM VALUES (1), (1), (2) AS t(id)")
     log.commit(Run(0, True, first, None))
     second = write("data-1", "SELECT * FROM VALUES (1), (2), (3), (3) AS t(id)")

@@ -135,7 +135,7 @@ object Files {
    * Does `work` again where its temporary file was gone before it got its name: VACUUM cannot tell it from what a writer
    * that died has left.
    */
-  @tailrec private def unlessTaken[A](work: => A, attempts: Int = 100): A =
+  @tailrec private def unlessTaken[A](work: => A, attempts: Int = 10000): A =
     (try Right(work)
     catch { case gone @ (_: NoSuchFileException | _: FileNotFoundException) => Left(gone) }) match {
       case Right(done) => done
