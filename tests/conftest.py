@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import runpy
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -163,6 +163,21 @@ def early_work() -> Iterator[list[int]]:
 
     with mock.patch.object(planner._Planning, "_worth_saving", everything):
         yield done
+
+
+@contextmanager
+def packs(spark: SparkSession, prefer: str | None = None, disabled: Iterable[str] = ()) -> Iterator[None]:
+    """The session's settings of methods, put back afterwards."""
+    confs = {f"spark.tidemill.method.{p}.enabled": "false" for p in disabled}
+    if prefer is not None:
+        confs["spark.tidemill.method.prefer"] = prefer
+    for name, value in confs.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in confs:
+            spark.conf.unset(name)
 
 
 def files_under(path: str | Path) -> list[str]:

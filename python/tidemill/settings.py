@@ -15,16 +15,6 @@ from tidemill.errors import TidemillError
 
 PREFIX = "spark.tidemill."
 INTERNAL = PREFIX + "internal."  # set by Tidemill itself in sessions of its own
-PACKS = (
-    "delta",
-    "positive_negative",
-    "outer_join_view",
-    "higher_order",
-    "lineage",
-    "affected",
-    "recompute",
-    "explore",
-)
 PACK_DOCS = {
     "delta": "delta queries per operator, merged into the snapshots",
     "positive_negative": "the part of a query that is never retracted now, the rest when it is due",
@@ -35,6 +25,8 @@ PACK_DOCS = {
     "recompute": "the full plan",
     "explore": "join order, push-down of aggregates and filters",
 }
+PACKS = tuple(PACK_DOCS)
+"""The packs of this release, in the order in which their rules are tried."""
 NO_DEFAULT = ""
 
 Scope = Literal["startup", "session"]

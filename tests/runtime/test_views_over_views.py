@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
-from tests.conftest import Oracle, files_under, location_of
+from tests.conftest import Oracle, files_under, location_of, packs
 from tests.runtime.conftest import SUMMARY
 
 Refresh = Callable[..., Row]
@@ -167,11 +167,11 @@ def test_a_chain_reads_only_what_changed(spark: SparkSession, sales: str, oracle
         row = refresh("low", point)
         out = [out[0] + row.rows_out.inserts, out[1] + row.rows_out.deletes]
     assert out == [3, 2]
-    with content_away(spark, "low"):
+    with packs(spark, "delta", ["affected"]), content_away(spark, "low"):
         row = refresh("middle")
     assert (row.kind, [*row.rows_in]) == ("INCREMENTAL", out)
     oracle("middle", middle)
-    with content_away(spark, "middle"):
+    with packs(spark, "delta", ["affected"]), content_away(spark, "middle"):
         above = refresh("top")
     assert (above.kind, above.rows_in) == ("INCREMENTAL", row.rows_out)
     oracle("top", "SELECT n, sum(s) AS s, count(*) AS cats FROM middle GROUP BY n")

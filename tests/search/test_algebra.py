@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tests.maintain import Changes, Mode, View
 from tests.scalars import INF, NAN
 from tests.semantics import Record
-from tidemill.rule.registry import PACKS, load_rules
+from tidemill.rule.registry import load_rules
 from tidemill.search.run_plan import read_by
+from tidemill.settings import PACKS
 
 Draw: TypeAlias = Callable[[st.SearchStrategy[Any]], Any]
 Column: TypeAlias = tuple[int, str]

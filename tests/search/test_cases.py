@@ -13,8 +13,8 @@ import pytest
 from tests.maintain import Changes, Mode, View
 from tests.scalars import INF, NAN, Row
 from tests.semantics import Record
-from tidemill.rule.registry import PACKS
 from tidemill.search.run_plan import read_by
+from tidemill.settings import PACKS
 
 SOURCES = """\
 source 0 t [a: long, b: long, x: double] rows=1000000

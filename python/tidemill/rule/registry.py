@@ -12,19 +12,9 @@ from pathlib import Path
 from types import ModuleType
 
 from tidemill.rule.rule import Rule
+from tidemill.settings import PACKS
 
 BUILT_IN = "tidemill.rules"
-PACKS = (
-    "delta",
-    "positive_negative",
-    "outer_join_view",
-    "higher_order",
-    "lineage",
-    "affected",
-    "recompute",
-    "explore",
-)
-"""The packs of this release, in the order in which their rules are tried."""
 
 
 class RuleLoadError(Exception):
