@@ -16,7 +16,7 @@ from pyspark.sql import Row, SparkSession
 
 import tidemill
 from tidemill.runtime import dispatch
-from tidemill.search import planner
+from tidemill.search import early
 from tidemill.search.extract import Extractor
 
 Oracle = Callable[[str, str], None]
@@ -31,7 +31,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         SparkSession.builder.master("local[2]")
         .appName("tidemill tests")
         .config("spark.driver.memory", "2g")
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={warehouse}")
+        .config("spark.driver.extraJavaOptions", f'"-Dderby.system.home={warehouse}"')
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.databricks.delta.snapshotPartitions", "2")
         .config("spark.sql.warehouse.dir", str(warehouse))
@@ -155,13 +155,13 @@ def early_work() -> Iterator[list[int]]:
     """
     done: list[int] = []
 
-    def everything(_: object, extractor: Extractor, demands: object, savable: Collection[int]) -> list[int]:
+    def everything(extractor: Extractor, demands: object, savable: Collection[int]) -> list[int]:
         possible = [group for group in sorted(savable) if extractor.best(group) is not None]
         wanted = possible if len(possible) <= MOST_EARLY else [*possible[: MOST_EARLY - 2], *possible[-2:]]
         done.append(len(wanted))
         return wanted
 
-    with mock.patch.object(planner._Planning, "_worth_saving", everything):
+    with mock.patch.object(early, "worth_saving", everything):
         yield done
 
 

@@ -28,13 +28,15 @@ from tidemill.plan.parse import parse_query
 from tidemill.plan.query import Query
 from tidemill.rule.engine import explore
 from tidemill.rule.registry import load_rules
-from tidemill.search import planner
+from tidemill.search import early, task
 from tidemill.search.compaction import Compaction, Piece
 from tidemill.search.costing import CostModel, CpuMs, Facts, Read, Rows
 from tidemill.search.extract import Extractor
-from tidemill.search.planner import PlanRequest, Point, plan_run
+from tidemill.search.planner import plan_run
+from tidemill.search.request import PlanRequest, Point
 from tidemill.search.run_plan import RunPlan, Step
 from tidemill.search.space import Kept, Measured, normal_query
+from tidemill.search.task import PlanningTask
 from tidemill.settings import PlannerSettings
 from tidemill.tvr.form import DELTA, SNAPSHOT, Form
 
@@ -114,8 +116,8 @@ class View:
         self.lost: frozenset[str] = frozenset()
         self.refill: str | None = None
         request = self._request(first=True)
-        planning = planner._Planning(replace(request, query=normal_query(request.query)))
-        possible = planning._space(request.steps, Kept(None)).candidates
+        planning = PlanningTask(replace(request, query=normal_query(request.query)))
+        possible = planning.space(request.steps, Kept(None)).candidates
         self._keys_of = {c.name: None if c.partial is None else len(c.partial.keys) for c in possible}
         additive = "aggregate_parts" not in self.mode.off
         self._possible = frozenset(n for n, keys in self._keys_of.items() if additive or keys is None)
@@ -288,17 +290,17 @@ class View:
         share = self.mode.keep if keep is None else keep
         with ExitStack() as stack:
             patch = stack.enter_context
-            patch(mock.patch.object(planner, "load_rules", return_value=rules))
+            patch(mock.patch.object(task, "load_rules", return_value=rules))
             patch(mock.patch("tidemill.search.space.explore", partial(explore, checked=check)))
             if self.mode.shake is not None:
-                patch(mock.patch.object(planner, "cost_model", return_value=Shaken(seed=self.mode.shake)))
-            patch(mock.patch.object(planner, "due", self._due))
+                patch(mock.patch.object(task, "cost_model", return_value=Shaken(seed=self.mode.shake)))
+            patch(mock.patch.object(task, "due", self._due))
             if self.mode.early is not None:
-                patch(mock.patch.object(planner._Planning, "_worth_saving", self._worth_saving))
+                patch(mock.patch.object(early, "worth_saving", self._worth_saving))
             if share is not None:
                 dice = random.Random(self.seed)
                 some = frozenset(n for n in sorted(self._possible) if dice.random() < share)
-                patch(mock.patch.object(planner._Planning, "_worth_keeping", return_value=some))
+                patch(mock.patch.object(PlanningTask, "worth_keeping", return_value=some))
             return plan_run(self._request(first=first, price=price, ahead=ahead, expected=expected))
 
     def _worth_saving(self, extractor: Extractor, _: object, savable: Collection[int]) -> list[int]:

@@ -13,7 +13,8 @@ from tidemill.explain import MODES, explained
 from tidemill.explain.document import document
 from tidemill.plan.change import SourceChange
 from tidemill.plan.parse import parse_query
-from tidemill.search.planner import PlanRequest, Point, plan_run
+from tidemill.search.planner import plan_run
+from tidemill.search.request import PlanRequest, Point
 from tidemill.search.run_plan import RunPlan
 from tidemill.settings import PlannerSettings
 

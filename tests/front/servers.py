@@ -110,7 +110,7 @@ def started(folder: Path, python: str, jars: list[Path]) -> Iterator[Server]:
     settings = {
         "spark.master": "local[2]",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
+        "spark.driver.extraJavaOptions": f'"-Dderby.system.home={folder}"',
         # Threads of the Thrift server find catalogs on the class path only, not in jars added later.
         "spark.driver.extraClassPath": os.pathsep.join(map(str, [jar_path(), *jars])),
         "spark.sql.extensions": f"{EXTENSION},{DELTA_EXTENSION}",

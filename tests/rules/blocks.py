@@ -42,7 +42,8 @@ from tidemill.plan.text import Printer
 from tidemill.rule.engine import Budget, explore
 from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
-from tidemill.search.planner import PlanRequest, plan_run
+from tidemill.search.planner import plan_run
+from tidemill.search.request import PlanRequest
 from tidemill.search.seed import Seeding, candidates, keep, keep_result
 from tidemill.search.space import Kept, normal_query, space, step_of
 from tidemill.settings import PACKS, PlannerSettings

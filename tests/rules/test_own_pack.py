@@ -10,7 +10,8 @@ import pytest
 from tidemill.plan.change import SourceChange
 from tidemill.plan.parse import parse_query
 from tidemill.rule.registry import RuleLoadError, load_rules
-from tidemill.search.planner import PlanRequest, plan_run
+from tidemill.search.planner import plan_run
+from tidemill.search.request import PlanRequest
 from tidemill.search.run_plan import RunPlan
 from tidemill.settings import PREFIX, PlannerSettings
 

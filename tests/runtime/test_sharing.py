@@ -11,8 +11,9 @@ from pyspark.sql import Row, SparkSession
 
 from cost_model.default import DefaultCostModel
 from tests.conftest import Oracle, files_under, location_of
-from tidemill.search import planner
+from tidemill.search import planner, task
 from tidemill.search.costing import CpuMs
+from tidemill.search.request import PlanRequest
 from tidemill.search.run_plan import RunPlan
 
 pytestmark = pytest.mark.slow
@@ -40,13 +41,13 @@ def shared() -> Iterator[list[str]]:
     names: list[str] = []
     plan_run = planner.plan_run
 
-    def planned(request: planner.PlanRequest) -> RunPlan:
+    def planned(request: PlanRequest) -> RunPlan:
         plan = plan_run(replace(request, settings=replace(request.settings, prefer="delta")))
         names.extend(step.name for step in plan.steps if step.target == "shared")
         return plan
 
     with (
-        mock.patch.object(planner, "cost_model", return_value=Eager(noise=0.0)),
+        mock.patch.object(task, "cost_model", return_value=Eager(noise=0.0)),
         mock.patch("tidemill.runtime.planning.plan_run", planned),
     ):
         yield names

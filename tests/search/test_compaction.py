@@ -13,8 +13,10 @@ from tidemill.explain.document import document
 from tidemill.plan.change import SourceChange
 from tidemill.plan.parse import parse_query
 from tidemill.search.compaction import SHARE, Piece, due
-from tidemill.search.planner import MOST_UNREAD, PlanRequest, plan_run
+from tidemill.search.planner import plan_run
+from tidemill.search.request import PlanRequest
 from tidemill.search.run_plan import RunPlan
+from tidemill.search.task import MOST_UNREAD
 
 SUMS = """\
 source 0 t [k: long, v: long] rows=1000000

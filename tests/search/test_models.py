@@ -15,7 +15,8 @@ from tidemill.plan.change import SourceChange
 from tidemill.plan.parse import parse_query
 from tidemill.search.costing import Calibrated
 from tidemill.search.models import FORMAT, MOST_BYTES, cost_model, text
-from tidemill.search.planner import PlanRequest, plan_run
+from tidemill.search.planner import plan_run
+from tidemill.search.request import PlanRequest
 from tidemill.search.run_plan import RunPlan
 from tidemill.settings import PlannerSettings
 

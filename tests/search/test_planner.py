@@ -17,13 +17,14 @@ from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Aggregate, Changes, Filter, Join, Net, Scan
 from tidemill.plan.parse import parse_query
 from tidemill.rule.engine import Budget
-from tidemill.search import planner
 from tidemill.search.costing import Facts
 from tidemill.search.extract import Extractor
 from tidemill.search.join_order import Input, join_order
-from tidemill.search.planner import PlanRequest, plan_run
+from tidemill.search.planner import plan_run
+from tidemill.search.request import PlanRequest
 from tidemill.search.run_plan import RunPlan
 from tidemill.search.space import Kept, normal_query, space, step_of
+from tidemill.search.task import PlanningTask
 from tidemill.settings import PlannerSettings
 from tidemill.tvr.form import DELTA, NEW, OLD, SNAPSHOT, SYMBOLIC, at, over
 from tidemill.tvr.timeline import Timeline
@@ -155,7 +156,7 @@ def test_a_state_of_rows_is_not_looked_for_among_those_of_parts() -> None:
     )
     found = space(normal_query(parse_query(SOURCES + text)), [{0: change()}], 1, [], MODEL, Budget(), Kept(None))
     every = frozenset(c.name for c in found.candidates)
-    with mock.patch.object(planner._Planning, "_worth_keeping", return_value=every):
+    with mock.patch.object(PlanningTask, "worth_keeping", return_value=every):
         first = planned(text, first=True)
     assert {s.form for s in first.states} == {"attribute", "snapshot"}
     some = frozenset(s.name for s in first.states if s.form == "attribute")

@@ -14,7 +14,8 @@ from tidemill.plan.ops import Changes, Negate, Net, Op, Scan, Sum
 from tidemill.plan.parse import parse_query
 from tidemill.search.costing import CpuMs, Facts, Read, Rows
 from tidemill.search.extract import Extractor
-from tidemill.search.planner import PlanRequest, Point, plan_run, planned_with
+from tidemill.search.planner import plan_run
+from tidemill.search.request import PlanRequest, Point, planned_with
 from tidemill.search.settle import Run
 from tidemill.search.sharing import share
 from tidemill.search.space import step_of

@@ -17,8 +17,9 @@ from tidemill.runtime.arrivals import Arrived, Outlook, Rows, place
 from tidemill.runtime.history import RunRow
 from tidemill.runtime.record import Record, SourceAt, StoredState
 from tidemill.search.costing import HELD
-from tidemill.search.planner import PlanRequest, plan_run, planned_with
-from tidemill.search.planner import Point as Expected
+from tidemill.search.planner import plan_run
+from tidemill.search.request import PlanRequest, planned_with
+from tidemill.search.request import Point as Expected
 from tidemill.search.run_plan import RunPlan, StateSpec
 from tidemill.settings import PlannerSettings
 from tidemill.sources.base import Source

@@ -79,6 +79,10 @@ class Space:
         """The group of the view's change since its content."""
         return self.memo.change(self.root, DELTA, self.since)
 
+    def named(self, name: str) -> tuple[Candidate, ...]:
+        """The parts of the query that one state keeps: several where they are equal."""
+        return tuple(c for c in self.candidates if c.name == name)
+
     def followed(self, names: Collection[str]) -> Followed:
         """The changes of states from where they stand to now."""
         spans = {name: Span(self.standing.get(name, 0), self.now) for name in names}

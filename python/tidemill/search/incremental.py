@@ -1,0 +1,161 @@
+"""Runs that compute the change of the view, and of the states that follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tidemill.errors import TidemillError
+from tidemill.plan.change import SourceChange
+from tidemill.search.anew import full
+from tidemill.search.assembly import RECOMPUTE
+from tidemill.search.explanation import Alternative
+from tidemill.search.extract import Extractor
+from tidemill.search.inspect import unable
+from tidemill.search.run_plan import RunPlan, read_by
+from tidemill.search.seed import CORE
+from tidemill.search.sharing import cheapest
+from tidemill.search.space import Followed, Kept, Space
+from tidemill.search.task import DELTAS, NONE_FOLLOWED, PlanningTask
+
+
+class IncrementalRun:
+    """The plan of a run that may be incremental.
+
+    Attributes:
+        anew: names of states that it makes anew.
+        lost: its reason, where states are lost.
+        chosen: as in `RunPlan`.
+    """
+
+    def __init__(self, task: PlanningTask) -> None:
+        self.task = task
+        self.request = task.request
+        self.anew = task.request.lost
+        self.lost: str | None = None
+        self.chosen = task.request.chosen
+
+    def plan(self) -> RunPlan:
+        """The cheapest plan from the change, unless the policy allows a full one that is cheaper.
+
+        The difference of two full computations of the whole view is no incremental plan; where the cheapest plan comes
+        to that in other words, the cheapest without `recompute` stands for the incremental side.
+        """
+        found = self.task.space(self.request.steps, self.task.kept())
+        if self.request.policy in {"INCREMENTAL", "STRICT"} and not self.request.lost:
+            self._check_rules(found)
+        self._look_for_states(found)
+        plan = self._change(
+            found, lambda prefer, followed: self.task.extractor(found, prefer, followed=followed), self.task.seeds
+        )
+        if plan is None:
+            return full(self.task, self.lost or self._why_not(found))
+        if self.request.policy != "AUTO" or self.request.settings.prefer is not None:
+            return plan
+        if not _from_the_past(plan):
+            plan = self._change(found, lambda _, followed: self.task.without_recompute(found, followed))
+            if plan is None:
+                return full(self.task, self.lost or self._why_not(found))
+        rival = full(self.task, self.lost or "COST")
+        if rival.estimated < plan.estimated - self.task.model.noise:
+            return replace(rival, explanation=replace(rival.explanation, rivals=plan.explanation.rivals))
+        return plan
+
+    def _look_for_states(self, found: Space) -> None:
+        """Notes which states are lost, and which are made anew.
+
+        Lost are, beside those that cannot be read: those whose name is no candidate's, as the query's text or the way
+        to name states has changed; and those that an earlier run, which might not use a pack that this one may, gave
+        up or did not make. In their place the states worth keeping now are made.
+        """
+        request = self.request
+        self.anew, missing = request.lost, request.lost
+        unknown = request.states - {c.name for c in found.candidates}
+        given_up = request.chosen is not None and not request.choice <= request.chosen
+        if unknown or given_up:
+            wanted = self.task.worth_keeping() - request.states
+            self.anew |= wanted
+            missing |= unknown | (wanted if given_up else frozenset())
+            self.chosen = request.choice
+        self.lost = f"STATE_LOST: {', '.join(sorted(missing))}" if missing else None
+
+    def _check_rules(self, found: Space) -> None:
+        """An operator lacks a rule if none but `recompute` computes its change even where every state is kept: which
+        of them are is decided by cost. What a source has no longer is no operator's fault.
+        """
+        if self._computes(found):
+            return
+        every = self.task.space([self._as_if_kept()], Kept(None))
+        if not self._computes(every):
+            operator, _, reason = unable(every, self.task.without_recompute(every)).partition(": ")
+            raise TidemillError("TIDEMILL_NOT_INCREMENTAL", {"operator": operator, "reason": reason})
+
+    def _computes(self, found: Space) -> bool:
+        """Whether rules other than `recompute` compute the view's change."""
+        return self.task.without_recompute(found).best(found.change) is not None
+
+    def _as_if_kept(self) -> dict[int, SourceChange]:
+        """The sources, each with its old content."""
+        return {number: replace(source, old_readable=True) for number, source in self.request.sources.items()}
+
+    def _why_not(self, found: Space) -> str:
+        """The reason why nothing but recomputing computes the view's change."""
+        gone = [n for n, source in self.request.sources.items() if source.changed and not source.old_readable]
+        kept = Kept(dict.fromkeys(self.request.states, 0))
+        if gone and self._computes(self.task.space([self._as_if_kept()], kept)):
+            names = ", ".join(sorted({self.request.query.sources[n].name for n in gone}))
+            return f"HISTORY_GONE: what {names} held at the last run cannot be read any more"
+        return "NOT_INCREMENTAL: " + unable(found, self.task.without_recompute(found))
+
+    def _change(
+        self, found: Space, make: Callable[[str | None, Followed], Extractor], seeds: Sequence[str] = ()
+    ) -> RunPlan | None:
+        """The plan of the view's change, and of the states that follow it; None if nothing computes it.
+
+        `make`: choices that prefer a pack, where a run writes some groups in any case; `seeds`: see `cheapest`.
+        """
+        # Where states are made anew, each is written before the next is planned: that may be what makes it possible.
+        followed = NONE_FOLLOWED if self.anew else found.followed(self.request.states)
+        extractor = make(None, followed)
+        demands = [group for group in (*followed.written, found.change) if extractor.best(group) is not None]
+        if not self.anew:
+            best = extractor
+            extractor = cheapest(lambda prefer: make(prefer, followed) if prefer else best, seeds, demands, 0).extractor
+        run = self.task.assembly(found, extractor)
+        for candidate in found.candidates:
+            if candidate.name in self.anew:
+                run.base(candidate)
+        if found.changed and extractor.best(found.change) is None:
+            return None
+        run.once(demands, lambda group: [run.advance(c) for c in found.named(followed.written[group])])
+        follow = [c for c in found.candidates if c.name in self.request.states]
+        kept = [c for c in follow if run.advance(c)]
+        run.delta(found.change)
+        self.task.compact(run, kept)
+        # A state that cannot follow this change is given up, and the next run that may use other packs makes it anew.
+        chosen = self.chosen if len(kept) == len(follow) else frozenset()
+        return run.plan("INCREMENTAL", self.lost, lambda: self._alternatives(found), self.task.own_point, chosen=chosen)
+
+    def _alternatives(self, found: Space) -> list[Alternative]:
+        """The best plan of each pack, with `delta` or `recompute` underneath; of `recompute`, all from the sources."""
+
+        def best(pack: str) -> RunPlan | None:
+            if pack == RECOMPUTE:
+                return full(self.task, "COST")
+            packs = frozenset({CORE, pack, DELTAS, RECOMPUTE})
+            return self._change(
+                found, lambda _, followed: self.task.extractor(found, pack, packs=packs, followed=followed)
+            )
+
+        plans = {pack: best(pack) for pack in self.task.packs}
+        return [
+            Alternative(pack, plan.methods, (plan.estimated,))
+            for pack, plan in plans.items()
+            if plan is not None and pack in plan.methods
+        ]
+
+
+def _from_the_past(plan: RunPlan) -> bool:
+    """True if a plan's content comes from changes, states or the last answer, not from whole sources alone."""
+    past = {"changes", "state"} if RECOMPUTE in plan.methods else {"changes", "state", "result"}
+    return bool(read_by(plan.steps) & past)

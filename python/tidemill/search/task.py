@@ -1,0 +1,187 @@
+"""One call of the planner: the spaces it looks at, the choices it allows, the states it finds worth keeping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+
+from tidemill.memo.memo import Expression
+from tidemill.plan.change import SourceChange
+from tidemill.plan.ops import StateScan
+from tidemill.rule.engine import Budget
+from tidemill.rule.registry import load_rules
+from tidemill.rule.rule import Rule
+from tidemill.search.assembly import RECOMPUTE, Assembly
+from tidemill.search.compaction import Piece, due
+from tidemill.search.costing import HELD
+from tidemill.search.explanation import PlannedPoint
+from tidemill.search.extract import Extractor, reads_the_past
+from tidemill.search.keeping import Prices, worth_keeping
+from tidemill.search.models import cost_model
+from tidemill.search.request import PlanRequest
+from tidemill.search.run_plan import states_read
+from tidemill.search.seed import Candidate, answered_from_sources, base
+from tidemill.search.settle import Run
+from tidemill.search.space import Followed, Kept, Space, space
+
+ASSUMED_SHARE = 0.01
+"""Share of each source that is taken to change per run when states are chosen at the filling."""
+ASSUMED_ROWS = 1e6
+"""Rows that each source is taken to have at least when states are chosen: tables grow, states are chosen once."""
+NONE_FOLLOWED = Followed()
+DELTAS = "delta"
+"""The pack that others may build upon."""
+MOST_UNREAD = 32
+"""Pieces that a state may have without a thought to merging them, as long as no run reads it."""
+
+
+class PlanningTask:
+    """One call of `plan_run`: the request, and the model, the rules and the time that all its searches share."""
+
+    def __init__(self, request: PlanRequest) -> None:
+        self.request = request
+        self.model = cost_model(request.settings.cost_model, request.settings.cost_constants)
+        rules = load_rules(request.settings.rules_paths)
+        self.rules: list[Rule] = [r for r in rules if r.pack in request.settings.packs]
+        self.budget = Budget(seconds=request.settings.time_limit)
+
+    @property
+    def packs(self) -> tuple[str, ...]:
+        """The packs of the rules, in their order."""
+        return tuple(dict.fromkeys(rule.pack for rule in self.rules))
+
+    def space(
+        self,
+        steps: Sequence[Mapping[int, SourceChange]],
+        kept: Kept,
+        ahead: Sequence[Mapping[int, SourceChange]] = (),
+    ) -> Space:
+        """The space of runs after `steps`; `ahead`: what is expected to happen after that."""
+        request, now = self.request, len(steps)
+        measured = request.measured if len(steps) == len(request.steps) else lambda _tree, _form: None
+        return space(
+            request.query,
+            (*steps, *ahead),
+            now,
+            self.rules,
+            self.model,
+            self.budget,
+            kept,
+            settings=request.meaning,
+            measured=measured,
+        )
+
+    def kept(self, *, content: bool = True) -> Kept:
+        """What earlier runs left."""
+        request = self.request
+        rows = {name: _rows(pieces) for name, pieces in request.pieces.items()}
+        for name, count in request.before.items():
+            pieces = request.pieces.get(name, ())
+            rows |= {f"{name} before": _rows(pieces[:count]), f"{name} since": _rows(pieces[count:])}
+        return Kept(
+            states={name: request.standing.get(name, 0) for name in request.states},
+            content=content,
+            held=request.held if content else 0,
+            rows={**rows, HELD: request.held_rows},
+            stored=request.stored if request.states else (),
+        )
+
+    @property
+    def own_point(self) -> tuple[PlannedPoint, ...]:
+        return (PlannedPoint(self.request.point, self.request.price, output=not self.request.ahead),)
+
+    def extractor(
+        self,
+        found: Space,
+        prefer: str | None = None,
+        *,
+        past: bool = True,
+        packs: frozenset[str] | None = None,
+        states: Collection[str] | None = None,
+        followed: Followed = NONE_FOLLOWED,
+    ) -> Extractor:
+        """The choices for this run alone.
+
+        `past`: whether it may read what was, changes and states; `packs`, `states`: those it may use, all unless given;
+        `followed`: what it writes in any case.
+        """
+        preferred = prefer or self.request.settings.prefer
+        whole_allowed = preferred == RECOMPUTE and self.request.policy == "AUTO"
+        answered = answered_from_sources(found.memo, found.now) if past else frozenset()
+
+        def allowed(group: int, e: Expression) -> bool:
+            if not past and reads_the_past(e.op):
+                return False
+            if (group, type(e.op)) in answered or (packs is not None and e.pack not in packs):
+                return False
+            if states is not None and isinstance(e.op, StateScan) and e.op.name not in states:
+                return False
+            whole = e.pack == RECOMPUTE and group == found.memo.find(found.change)
+            return whole_allowed or not whole
+
+        return self.choices(found, allowed, preferred, followed)
+
+    def without_recompute(self, found: Space, followed: Followed = NONE_FOLLOWED) -> Extractor:
+        barred = answered_from_sources(found.memo, found.now)
+
+        def allowed(group: int, e: Expression) -> bool:
+            return e.pack != RECOMPUTE and (group, type(e.op)) not in barred
+
+        return self.choices(found, allowed, None, followed)
+
+    def choices(
+        self, found: Space, allowed: Callable[[int, Expression], bool], prefer: str | None, followed: Followed
+    ) -> Extractor:
+        runs, written = (Run(found.now),), [(group, 0) for group in followed.written]
+        copies = {(copy, 0): (of, 0) for copy, of in followed.copies.items()}
+        return Extractor(found.memo, self.model, found.facts, allowed, prefer, runs, written=written, copies=copies)
+
+    @property
+    def seeds(self) -> tuple[str, ...]:
+        """The packs whose own plans the search starts from, beside the best one of all."""
+        return self.packs if self.request.settings.prefer is None else ()
+
+    def assembly(self, found: Space, extractor: Extractor) -> Assembly:
+        return Assembly(self.request.query, self.model, found, extractor)
+
+    def compact(self, run: Assembly, followed: Sequence[Candidate]) -> None:
+        """Puts together the pieces of states that the run reads, where that pays for runs like it; of others, so that
+        their files do not become too many."""
+        if self.request.between:
+            return  # what came before the content and since then is still told apart
+        read = states_read(run.steps)
+        # Equal parts of a query share one state.
+        for candidate in {c.name: c for c in followed}.values():
+            pieces = self.request.pieces.get(candidate.name, ())
+            compaction = due(pieces, self.model) if candidate.name in read or len(pieces) > MOST_UNREAD else None
+            if compaction is not None:
+                run.compact(candidate, compaction)
+
+    def worth_keeping(self) -> frozenset[str]:
+        """Names of the states to keep for changes like those to come."""
+        assumed = {n: _assumed(s, self.request.query.sources[n].kind) for n, s in self.request.sources.items()}
+        found = self.space([assumed], Kept(None))
+        anew = self.extractor(found, past=False)
+        made = {c.name: base(found.memo, c, found.now) for c in found.candidates}
+        making = {name: anew.cost(group) + self.model.save(anew.rows(group)) for name, group in made.items()}
+
+        def choices(states: Collection[str], followed: Followed) -> Extractor:
+            return self.extractor(found, states=states, followed=followed)
+
+        return worth_keeping(found, choices, Prices(making, self.model.save))
+
+
+def _rows(pieces: Sequence[Piece]) -> float:
+    return float(sum(p.rows for p in pieces))
+
+
+def unchanged(sources: Mapping[int, SourceChange]) -> dict[int, SourceChange]:
+    """The sources as they are, nothing having happened to them."""
+    return {n: replace(s, changed=False) for n, s in sources.items()}
+
+
+def _assumed(source: SourceChange, kind: str) -> SourceChange:
+    rows = max(source.rows or ASSUMED_ROWS, ASSUMED_ROWS)
+    share = rows * ASSUMED_SHARE
+    changed = kind != "static"
+    return replace(source, changed=changed, old_readable=True, reason=None, rows=rows, inserts=share, deletes=share)
