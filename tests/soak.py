@@ -39,7 +39,7 @@ SUITES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "sources": ("tests/system/test_sources.py tests/system/test_file_sources.py", {}),
     "delta sources": ("tests/system/test_delta_sources.py tests/system/test_schema_changes.py", {}),
     "hostile": ("tests/system/test_hostile_names.py", {}),
-    "tpcds": ("tests/system/test_tpcds.py", {"TIDEMILL_QUERIES": "any 12"}),
+    "tpcds": ("tests/system/test_tpcds.py", {"TIDEMILL_QUERIES": "any 12", "TIDEMILL_MODES": "all"}),
     "stacked": ("tests/front/test_stacked_extensions.py", {}),
     "pitfalls": ("tests/system/test_pitfalls.py", {}),
     "planner process": ("tests/front/test_planner_process.py", {}),

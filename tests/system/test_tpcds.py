@@ -1,7 +1,7 @@
 """TPC-DS as Delta tables: all 99 queries under STRICT while all tables change.
 
-TIDEMILL_QUERIES: numbers of queries, separated by commas, "all", or "any 12" by TIDEMILL_SEED; nothing is done
-without it.
+Each is kept in the default mode, a third of them, chosen by TIDEMILL_SEED, once more in another one. TIDEMILL_QUERIES:
+numbers of queries, separated by commas, or "any 12", instead of all; TIDEMILL_MODES: "all" keeps each in every mode.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 import duckdb
 import pytest
@@ -19,60 +21,93 @@ from pyspark.sql import Row, SparkSession
 from benchmarks import changes, tpcds
 from tests.conftest import difference
 from tests.system.tpcds import texts
+from tidemill.settings import PACKS
 
 SCALE = 0.01
 CHOSEN = os.environ.get("TIDEMILL_QUERIES", "")
 SEED = int(os.environ.get("TIDEMILL_SEED", "1"))
+CONFS = {
+    **tpcds.CONFS,
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",  # generated code is compiled for longer than it runs on so few rows
+}
+MODES: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "none_kept": (" STATE BUDGET '0'", {}),
+    **{pack: ("", {"spark.tidemill.method.prefer": pack}) for pack in PACKS if pack != "recompute"},
+}
+"""Other modes: clauses of CREATE, and settings of all statements."""
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not CHOSEN, reason="takes as long as all else together: ./build.sh soak"),
-]
+pytestmark = pytest.mark.slow
+
+
+@dataclass
+class Kept:
+    """A view of a query in a mode; what it held last, the rounds in which that changed, what was wrong."""
+
+    name: str
+    query: str
+    clauses: str = ""
+    confs: Mapping[str, str] = field(default_factory=dict)
+    held: Counter[Row] | None = None
+    changed: int = 0
+    failure: str | None = None
+
+    def step(self, session: SparkSession, round_: str) -> None:
+        """Made or refreshed, and compared; sets `failure` instead of raising."""
+        own = session.newSession()
+        own.catalog.setCurrentDatabase(session.catalog.currentDatabase())
+        for name, value in {**CONFS, **self.confs}.items():
+            own.conf.set(name, value)
+        try:
+            self._step(own)
+        except (AssertionError, PySparkException) as e:
+            self.failure = f"{self.name}: {round_}: {str(e)[:1000]}"
+
+    def _step(self, session: SparkSession) -> None:
+        if self.held is None:
+            clauses = f"SCHEDULE (ON DEMAND){self.clauses} REFRESH POLICY STRICT"
+            session.sql(f"CREATE INCREMENTAL VIEW {self.name} {clauses} AS {self.query}")
+        else:
+            row = session.sql(f"REFRESH INCREMENTAL VIEW {self.name}").collect()[0]
+            assert (row.kind, row.reason) in {("INCREMENTAL", None), ("NO_DATA", None)}, row
+        missing, unexpected = difference(session, self.name, self.query)
+        assert (missing, unexpected) == (0, 0), f"{missing} rows missing, {unexpected} unexpected"
+        now = Counter(session.table(self.name).collect())
+        assert now, "it is empty"
+        self.changed += self.held is not None and now != self.held
+        self.held = now
 
 
 @pytest.fixture
 def session(spark: SparkSession, db: str) -> Iterator[SparkSession]:
-    """The 24 tables in a database of the test, and the settings that the texts need."""
-    tpcds.load_delta(spark, tpcds.files(SCALE))
-    for name, value in tpcds.CONFS.items():
+    """The 24 tables in a database of the test, current in the session."""
+    for name, value in CONFS.items():
         spark.conf.set(name, value)
+    tpcds.load_delta(spark, tpcds.files(SCALE))
     yield spark
-    for name in tpcds.CONFS:
+    for name in CONFS:
         spark.conf.unset(name)
 
 
-def wanted() -> dict[str, str]:
+def wanted() -> list[Kept]:
     with duckdb.connect() as connection:
         found = texts(connection)
-    if CHOSEN == "all":
-        return found
-    if CHOSEN.startswith("any "):
-        names = random.Random(SEED).sample(sorted(found), int(CHOSEN.removeprefix("any ")))
+    dice = random.Random(SEED)
+    if CHOSEN:
+        some = CHOSEN.startswith("any ")
+        names = dice.sample(sorted(found), int(CHOSEN[4:])) if some else [f"q{int(n):02}" for n in CHOSEN.split(",")]
+        found = {name: found[name] for name in names}
+    views = [Kept(name, query) for name, query in found.items()]
+    if os.environ.get("TIDEMILL_MODES") == "all":
+        others = [(name, mode) for name in found for mode in MODES]
     else:
-        names = [f"q{int(n):02}" for n in CHOSEN.split(",")]
-    return {name: found[name] for name in names}
+        others = [(name, dice.choice([*MODES])) for name in dice.sample(sorted(found), -(-len(found) // 3))]
+    return views + [Kept(f"{name}_{mode}", found[name], *MODES[mode]) for name, mode in others]
 
 
 def test_all_queries_hold_under_strict(session: SparkSession) -> None:
     """Each equals its query after each round, has rows, and changes in at least two rounds of four."""
-    queries, failures = wanted(), dict[str, str]()
-    changed = Counter(dict.fromkeys(queries, 0))
-    held: dict[str, Counter[Row]] = {}
-
-    def step(round_: str, name: str) -> None:
-        if round_ == "created":
-            clauses = "SCHEDULE (ON DEMAND) REFRESH POLICY STRICT"
-            session.sql(f"CREATE INCREMENTAL VIEW {name} {clauses} AS {queries[name]}")
-        else:
-            row = session.sql(f"REFRESH INCREMENTAL VIEW {name}").collect()[0]
-            assert (row.kind, row.reason) in {("INCREMENTAL", None), ("NO_DATA", None)}, row
-        missing, unexpected = difference(session, name, queries[name])
-        assert (missing, unexpected) == (0, 0), f"{missing} rows missing, {unexpected} unexpected"
-        now = Counter(session.table(name).collect())
-        assert now, "it is empty"
-        changed[name] += name in held and now != held[name]
-        held[name] = now
-
+    views = wanted()
     rounds: dict[str, Callable[[], Iterable[str]]] = {
         "created": tuple,
         "facts": lambda: tpcds.facts(1, 0.05),
@@ -80,13 +115,10 @@ def test_all_queries_hold_under_strict(session: SparkSession) -> None:
         "facts gone and updated": lambda: tpcds.gone_and_other(4, 0.03),
         "all tables again": lambda: (*tpcds.facts(6, 0.03), *tpcds.dimensions(session, 7, 0.02)),
     }
-    for round_, statements in rounds.items():
-        changes.apply(session, statements())
-        for name in queries.keys() - failures.keys():
-            try:
-                step(round_, name)
-            except (AssertionError, PySparkException) as e:
-                failures[name] = f"{round_}: {e}"
-    lines = [f"{name}: {failures[name][:1000]}" for name in sorted(failures)]
-    assert not failures, f"{len(failures)} of {len(queries)}\n" + "\n".join(lines)
-    assert {n: c for n, c in changed.items() if c < 2} == {}, "these prove nothing: choose other parameters"
+    with ThreadPoolExecutor(2) as threads:
+        for round_, statements in rounds.items():
+            changes.apply(session, statements())
+            list(threads.map(lambda view: view.step(session, round_), [v for v in views if v.failure is None]))  # noqa: B023
+    failures = [v.failure for v in views if v.failure is not None]
+    assert not failures, f"{len(failures)} of {len(views)}\n" + "\n".join(failures)
+    assert {v.name: v.changed for v in views if v.changed < 2} == {}, "these prove nothing: choose other parameters"
