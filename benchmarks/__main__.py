@@ -21,7 +21,7 @@ NAMES = tuple(sorted(path.stem.removeprefix("bench_") for path in HERE.glob("ben
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./build.sh bench", description="Benchmarks.")
     parser.add_argument("name", choices=NAMES)
-    parser.add_argument("--scale", type=float, default=1, help="TPC-H scale factor")
+    parser.add_argument("--scale", type=float, default=1, help="scale factor of the data")
     parser.add_argument("--queries", default="", help="numbers, separated by commas; default: all that have a text")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each kind of change; the table has medians")
     parser.add_argument("--no-report", action="store_true", help="leave docs/benchmarks.md as it is")

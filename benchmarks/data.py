@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -54,3 +55,10 @@ def tpch_query(number: int) -> str:
 def tpch_numbers() -> tuple[int, ...]:
     """The TPC-H queries that have a text here."""
     return tuple(sorted(int(path.stem[1:]) for path in (QUERIES / "tpch").glob("q*.sql")))
+
+
+def standard(connection: duckdb.DuckDBPyConnection, benchmark: str) -> dict[str, str]:
+    """The query texts of `tpch` or `tpcds` by name, q01 and so on, with the parameters that DuckDB gives them."""
+    connection.execute(f"LOAD {benchmark}")
+    rows = connection.execute(f"FROM {benchmark}_queries()").fetchall()
+    return {f"q{number:02}": text.strip().rstrip(";").rstrip() for number, text in rows}

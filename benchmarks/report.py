@@ -12,9 +12,10 @@ from benchmarks.data import ROOT
 PAGE = ROOT / "docs" / "benchmarks.md"
 TITLES = {
     "fill": "First filling against CREATE TABLE AS SELECT",
-    "F": "Change F: 1 % of orders and their line items; 60 % new keys, 20 % deleted, 20 % updated",
+    "F": "Change F: 1 % of {facts}; 60 % new keys, 20 % deleted, 20 % updated",
     "R": "Change R: 1 % random rows of every table, same mix",
 }
+FACTS = {"tpch": "orders and their line items", "tpcds": "random rows of every table of facts"}
 HEAD = "| query | CPU ms | full CPU ms | CPU ratio | wall ms | full wall ms | wall ratio | jobs | methods |"
 Figures = dict[str, Any]
 
@@ -36,14 +37,15 @@ def lines(document: dict[str, Any], command: str) -> Iterable[str]:
     all_figures: list[Figures] = [b["extra_info"] for b in document["benchmarks"] if "query" in b["extra_info"]]
     machine = document["machine_info"]
     cpu = machine.get("cpu", {})
-    yield f"## {command.removeprefix('./build.sh bench ').split()[0].upper()}, scale {all_figures[0]['scale']:g}"
+    name = command.removeprefix("./build.sh bench ").split()[0]
+    yield f"## {name.upper()}, scale {all_figures[0]['scale']:g}"
     yield ""
     yield f"`{command}`, {document['datetime'][:10]}, {cpu.get('brand_raw', 'unknown CPU')}, 2 task slots, Python"
     yield f"{machine['python_version']}. Medians over the rounds; every view was verified after every refresh."
     for change, title in TITLES.items():
         figures = [f for f in all_figures if f["change"].rstrip("0123456789") == change]
         if figures:
-            yield from ["", f"### {title}", "", *table(figures)]
+            yield from ["", f"### {title.format(facts=FACTS[name])}", "", *table(figures)]
 
 
 def table(figures: Sequence[Figures]) -> Iterable[str]:
@@ -58,7 +60,7 @@ def table(figures: Sequence[Figures]) -> Iterable[str]:
             for name in ("cpu_ms", "full_cpu_ms", "wall_ms", "full_wall_ms", "jobs")
         )
         # The ratio of each round, then the median: refresh and recomputing of one round met the same tables.
-        ratio = statistics.median(f["cpu_ms"] / f["full_cpu_ms"] for f in rounds)
+        ratio = statistics.median(f["cpu_ms"] / max(f["full_cpu_ms"], 1) for f in rounds)
         wall_ratio = statistics.median(f["wall_ms"] / f["full_wall_ms"] for f in rounds)
         ratios.append((ratio, wall_ratio))
         methods = " ".join(sorted({m for f in rounds for m in f["methods"]}))

@@ -57,6 +57,9 @@ def db(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
     for view in [r.viewName for r in spark.sql(f"SHOW INCREMENTAL VIEWS IN {name}").collect()]:
         spark.sql(f"DROP INCREMENTAL VIEW {name}.`{view}`")
     spark.sql(f"DROP DATABASE {name} CASCADE")
+    for table in spark.catalog.listTables("default"):
+        if table.isTemporary:
+            spark.catalog.dropTempView(table.name)
 
 
 def difference(spark: SparkSession, view: str, query: str) -> tuple[int, int]:

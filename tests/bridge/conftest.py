@@ -12,8 +12,8 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
+from benchmarks.data import standard
 from tests.bridge.codec import Call
-from tests.system.tpcds import standard
 
 
 @pytest.fixture(scope="session")

@@ -50,7 +50,7 @@ def interpreter(folder: Path, program: Path) -> Path:
     """An interpreter that runs this program, whatever it is told to run."""
     script = folder / "python"
     root = DOUBLE.parents[2]
-    script.write_text(f"#!/bin/sh\nPYTHONPATH={root}:{root / 'python'} exec {sys.executable} {program}\n")
+    script.write_text(f"#!/bin/sh\nPYTHONPATH='{root}:{root / 'python'}' exec '{sys.executable}' '{program}'\n")
     script.chmod(0o755)
     return script
 

@@ -101,7 +101,7 @@ def test_cached_views(spark: SparkSession, view: Published) -> None:
         "SHOW CREATE TABLE v",
         "DESCRIBE EXTENDED v",
         "CREATE TABLE IF NOT EXISTS v (id BIGINT) USING parquet",
-        "CREATE OR REPLACE TEMPORARY VIEW other AS SELECT * FROM v",
+        "CREATE OR REPLACE TEMPORARY VIEW over_v AS SELECT * FROM v",
     ],
 )
 def test_allowed_statements(spark: SparkSession, view: Published, sql: str) -> None:

@@ -47,7 +47,9 @@ def verified(spark: SparkSession, view: str) -> bool:
     return spark.sql(f"VERIFY INCREMENTAL VIEW {view}").first() == Row(matches=True, missing=0, unexpected=0)
 
 
-@pytest.mark.parametrize("deferred", [False, True], ids=["filled", "deferred"])
+@pytest.mark.parametrize(
+    "deferred", [pytest.param(False, id="filled"), pytest.param(True, id="deferred", marks=pytest.mark.slow)]
+)
 def test_early_work_is_built_upon(
     spark: SparkSession, sales: str, oracle: Oracle, refresh: Refresh, eager: list[int], deferred: bool
 ) -> None:
@@ -126,6 +128,7 @@ def test_explain_shows_the_points_to_come(spark: SparkSession, sales: str, refre
     assert len(points("VIEW v")) == 3
 
 
+@pytest.mark.slow
 def test_a_vacuum_keeps_what_is_held_back(
     spark: SparkSession, sales: str, oracle: Oracle, refresh: Refresh, eager: list[int]
 ) -> None:

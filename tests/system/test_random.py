@@ -23,7 +23,8 @@ from tidemill.settings import PACKS
 
 SEED = int(os.environ.get("TIDEMILL_SEED", "20260"))
 EXAMPLES = int(os.environ.get("TIDEMILL_EXAMPLES", "0"))
-FEW, MANY = EXAMPLES or 4, EXAMPLES or 30
+FEW, MANY = EXAMPLES or 4, EXAMPLES or 40
+PAIRS = 200
 DATABASE = "random_views"
 
 
@@ -150,13 +151,21 @@ def test_random_views(spark: SparkSession, tables: str, case: tuple[Scenario, li
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not EXAMPLES, reason="as many as TIDEMILL_EXAMPLES says: ./build.sh soak")
-@seed(SEED + 1)
-@examples(MANY)
-@given(CASES)
-def test_many_random_views(spark: SparkSession, tables: str, case: tuple[Scenario, list[tuple[Query, Mode]]]) -> None:
-    note(f"TIDEMILL_SEED={SEED}")
-    run(spark, *case)
+def test_many_random_views(spark: SparkSession, tables: str) -> None:
+    """As many examples as TIDEMILL_EXAMPLES says, else enough for `PAIRS` refreshes of views."""
+    refreshes = 0
+
+    @seed(SEED + 1)
+    @examples(MANY)
+    @given(CASES)
+    def held(case: tuple[Scenario, list[tuple[Query, Mode]]]) -> None:
+        nonlocal refreshes
+        note(f"TIDEMILL_SEED={SEED}")
+        run(spark, *case)
+        refreshes += len(case[0].rounds) * len(case[1])
+
+    held()
+    assert EXAMPLES or refreshes >= PAIRS
 
 
 def test_generated_queries_are_well_typed(spark: SparkSession, tables: str) -> None:

@@ -12,16 +12,11 @@ from typing import Any
 
 import duckdb
 
+from benchmarks.data import standard
+
 PARAMETERS = Path(__file__).with_name("tpcds_parameters.toml")
 _ORDER = re.compile(r"(.*\bORDER\s+BY\s+)(.*?)(\s+LIMIT\s+\d+)", re.DOTALL | re.IGNORECASE)
 """A text up to the list of its last ORDER BY, that list, and the LIMIT after it."""
-
-
-def standard(connection: duckdb.DuckDBPyConnection, benchmark: str) -> dict[str, str]:
-    """The query texts of `tpch` or `tpcds` by name, q01 and so on, with the parameters that DuckDB gives them."""
-    connection.execute(f"LOAD {benchmark}")
-    rows = connection.execute(f"FROM {benchmark}_queries()").fetchall()
-    return {f"q{number:02}": text.strip().rstrip(";").rstrip() for number, text in rows}
 
 
 def texts(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:

@@ -1,0 +1,160 @@
+"""Views of a benchmark's queries under rounds of change: first filling against CTAS, refresh against recomputing.
+
+Every figure is executor CPU time (`cpu_ms`) with the wall time beside it, in `extra_info` of pytest-benchmark's JSON.
+After each refresh VERIFY must agree. All views live in one session over the same Delta tables; the views' refresh and
+the recomputing of their queries alternate, so that both meet the same caches.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from pyspark.sql import Row, SparkSession
+from pytest_benchmark.fixture import BenchmarkFixture
+
+import tidemill
+from benchmarks import changes
+from benchmarks.data import BUILD
+from tidemill.calibrate.measure import Measure
+
+SCALE = float(os.environ.get("TIDEMILL_BENCH_SCALE", "0.1"))
+ROUNDS = int(os.environ.get("TIDEMILL_BENCH_ROUNDS", "1"))
+WARM_UP = int(os.environ.get("TIDEMILL_BENCH_WARM_UP", "2"))
+"""Runs of each query before the first figure: the JVM compiles what both sides share."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A benchmark: its data, its queries by number, and rounds of change by kind, each from a seed."""
+
+    name: str
+    files: Callable[[float], Path]
+    load: Callable[[SparkSession, Path], None]
+    queries: Mapping[int, str]
+    changes: Mapping[str, Callable[[SparkSession, int], Sequence[str]]]
+    confs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def chosen(self) -> tuple[int, ...]:
+        numbers = tuple(map(int, filter(None, os.environ.get("TIDEMILL_BENCH_QUERIES", "").split(","))))
+        return numbers or tuple(self.queries)
+
+    @property
+    def folder(self) -> Path:
+        return BUILD / "bench" / self.name
+
+    @property
+    def rounds(self) -> tuple[str, ...]:
+        return tuple(f"{kind}{n}" for kind in self.changes for n in range(1, ROUNDS + 1))
+
+
+class ViewBench:
+    """What is measured; a benchmark's class inherits it and names its suite."""
+
+    suite: ClassVar[Suite]
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def spark(cls) -> Iterator[SparkSession]:
+        suite = cls.suite
+        shutil.rmtree(suite.folder, ignore_errors=True)
+        builder = (
+            SparkSession.builder.appName("tidemill bench")
+            .master("local[2]")
+            .config("spark.driver.memory", "4g")
+            .config("spark.log.level", "ERROR")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.warehouse.dir", str(suite.folder / "warehouse"))
+            .config("spark.sql.shuffle.partitions", "8")
+            .config("spark.databricks.delta.snapshotPartitions", "2")
+        )
+        session = tidemill.configure(builder, formats=["delta"]).getOrCreate()
+        for name, value in suite.confs.items():
+            session.conf.set(name, value)
+        suite.load(session, suite.files(SCALE))
+        for _ in range(WARM_UP):
+            for number in suite.chosen:
+                cls.recompute(session, number)
+        yield session
+        session.stop()
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def change(cls, request: pytest.FixtureRequest, spark: SparkSession) -> str:
+        """One round of change, applied to all tables before the first refresh that meets it."""
+        name: str = request.param
+        kinds = cls.suite.changes
+        changes.apply(spark, kinds[name[0]](spark, int(name[1:]) + 100 * [*kinds].index(name[0])))
+        return name
+
+    def test_fill(self, benchmark: BenchmarkFixture, spark: SparkSession, number: int) -> None:
+        """CREATE INCREMENTAL VIEW, which fills the view and keeps its states, against CREATE TABLE AS SELECT."""
+        query = self.suite.queries[number]
+        with Measure(spark) as ctas:
+            # Results may have a name twice.
+            spark.sql(query).toDF(*self._names(spark, query)).write.saveAsTable(f"ctas_q{number}")
+        create = f"CREATE INCREMENTAL VIEW q{number} SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}"
+        benchmark.pedantic(spark.sql, args=(create,), rounds=1)
+        run = spark.sql(f"SHOW REFRESHES IN q{number}").collect()[0]
+        self.note(benchmark, number, "fill", run, ctas.cpu_ms, ctas.wall_ms)
+        self.verify(spark, number)
+
+    def test_refresh(self, benchmark: BenchmarkFixture, spark: SparkSession, change: str, number: int) -> None:
+        """REFRESH after one round of change against running the query again and writing its result."""
+        cpu, wall = self.recompute(spark, number)
+        refresh = f"REFRESH INCREMENTAL VIEW q{number}"
+        run: Row = benchmark.pedantic(lambda: spark.sql(refresh).collect()[0], rounds=1)
+        self.note(benchmark, number, change, run, cpu, wall)
+        assert run.kind in {"INCREMENTAL", "NO_DATA"}
+        self.verify(spark, number)
+
+    @staticmethod
+    def _names(spark: SparkSession, query: str) -> list[str]:
+        return [f"c{i}" for i, _ in enumerate(spark.sql(query).columns)]
+
+    @classmethod
+    def recompute(cls, spark: SparkSession, number: int) -> tuple[float, float]:
+        """CPU and wall milliseconds of the query with its result written."""
+        query = cls.suite.queries[number]
+        with Measure(spark) as measured:
+            result = spark.sql(query).toDF(*cls._names(spark, query))
+            result.write.mode("overwrite").parquet(str(cls.suite.folder / "recomputed" / f"q{number}"))
+        return measured.cpu_ms, measured.wall_ms
+
+    def note(self, benchmark: BenchmarkFixture, number: int, change: str, run: Row, cpu: float, wall: float) -> None:
+        """Put the figures of a run, and of what it is compared with, into the JSON."""
+        figures: dict[str, Any] = {
+            "query": number,
+            "change": change,
+            "scale": SCALE,
+            "kind": run.kind,
+            "methods": list(run.methods or ()),
+            "jobs": run.jobs,
+            "cpu_ms": run.cpu_ms,
+            "wall_ms": run.duration_ms,
+            "state_bytes": run.state_bytes,
+            "rows_in": run.rows_in.asDict() if run.rows_in else None,
+            "rows_out": run.rows_out.asDict() if run.rows_out else None,
+            "full_cpu_ms": cpu,
+            "full_wall_ms": wall,
+            "data_bytes": sum(path.stat().st_size for path in self.suite.files(SCALE).iterdir()),
+        }
+        benchmark.extra_info.update(figures)
+
+    def verify(self, spark: SparkSession, number: int) -> None:
+        row = spark.sql(f"VERIFY INCREMENTAL VIEW q{number}").collect()[0]
+        assert row.matches, f"q{number}: {row.missing} rows missing, {row.unexpected} unexpected"
+
+
+def parametrized(metafunc: pytest.Metafunc) -> None:
+    """What `pytest_generate_tests` of a benchmark's module is: one test per round and query."""
+    if metafunc.cls is not None and issubclass(metafunc.cls, ViewBench):
+        suite = metafunc.cls.suite
+        if "change" in metafunc.fixturenames:
+            metafunc.parametrize("change", suite.rounds, indirect=True, scope="class")
+        metafunc.parametrize("number", suite.chosen, ids=[f"q{n}" for n in suite.chosen])
