@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
-from tests.conftest import Oracle, files_under, location_of, packs
+from tests.conftest import Oracle, files_under, location_of, newest_entry, packs
 from tests.runtime.conftest import SUMMARY
 
 Refresh = Callable[..., Row]
@@ -37,6 +37,8 @@ def test_the_upstream_delta_is_read(spark: SparkSession, sales: str, oracle: Ora
         assert row.rows_in is not None
         assert row.rows_in.inserts + row.rows_in.deletes > 0
         oracle("above", ABOVE)
+        for view in ("summary", "above"):
+            assert newest_entry(location_of(spark, view))["rows"] == spark.table(view).count()
 
 
 def test_several_upstream_runs_at_once(spark: SparkSession, sales: str, oracle: Oracle, refresh: Refresh) -> None:

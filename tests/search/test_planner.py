@@ -17,7 +17,7 @@ from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Aggregate, Changes, Filter, Join, Net, Scan
 from tidemill.plan.parse import parse_query
 from tidemill.rule.engine import Budget
-from tidemill.search.costing import Facts
+from tidemill.search.costing import CONTENT, Facts
 from tidemill.search.extract import Extractor
 from tidemill.search.join_order import Input, join_order
 from tidemill.search.planner import plan_run
@@ -282,3 +282,15 @@ def test_the_plan_says_why_its_search_stopped() -> None:
     query = normal_query(parse_query(SOURCES + SUMS))
     found = space(query, [{0: change()}], 1, [], MODEL, Budget(seconds=-1.0), Kept(None))
     assert found.explored.stopped == "time limit"
+
+
+def test_rows_that_were_written_stand_for_estimates() -> None:
+    """The content's rows, and those of states: more or fewer than the model says."""
+    query = normal_query(parse_query(SOURCES + SUMS))
+    for rows in (10.0, 900_000.0):
+        whole = space(query, [{0: change()}], 1, [], MODEL, Budget(), Kept({}, rows={CONTENT: rows}))
+        assert whole.facts.sizes[whole.root] == whole.facts.kept[CONTENT] == rows
+        every = space(query, [{0: change()}], 1, [], MODEL, Budget(), Kept(None))
+        groups = next(c for c in every.candidates if c.partial is not None)
+        kept = space(query, [{0: change()}], 1, [], MODEL, Budget(), Kept(None, rows={groups.name: rows}))
+        assert kept.facts.sizes[groups.tvr] == rows

@@ -33,6 +33,7 @@ class Run:
             "output": self.output,
             "output_run": self.run if self.output else self.run - 1,
             "files": [*self.files],
+            "rows": 3,
             "delta": None if self.delta is None else [*self.delta],
             "metrics": {"rows_out": counts},
         }
@@ -68,7 +69,8 @@ def test_positions_contents_and_changes(store: Store, upstream: Log[Run], table:
     source = store.describe(table)
     assert (source["kind"], source["id"]) == ("view", "view-1")
     [pinned] = pin(store, [source], [{"run": 0, "id": "view-1"}])
-    assert pinned.position == {"run": 1, "id": "view-1"}
+    assert pinned.position == {"run": 1, "id": "view-1", "rows": 3}
+    assert pinned.change.rows == 3
     assert describe_position(pinned.position) == "1"
     change = pinned.change
     assert (change.changed, change.old_readable, change.inserts, change.deletes) == (True, True, 2, 1)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import duckdb
 import pytest
@@ -31,23 +31,19 @@ CONFS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.codegen.wholeStage": "false",  # generated code is compiled for longer than it runs on so few rows
 }
-MODES: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "none_kept": (" STATE BUDGET '0'", {}),
-    **{pack: ("", {"spark.tidemill.method.prefer": pack}) for pack in PACKS if pack != "recompute"},
-}
-"""Other modes: clauses of CREATE, and settings of all statements."""
+MODES = [pack for pack in PACKS if pack != "recompute"]
+"""Other modes: the packs that are preferred."""
 
 pytestmark = pytest.mark.slow
 
 
 @dataclass
 class Kept:
-    """A view of a query in a mode; what it held last, the rounds in which that changed, what was wrong."""
+    """A view of a query, the pack preferred for it, what it held last, how often that changed, and what was wrong."""
 
     name: str
     query: str
-    clauses: str = ""
-    confs: Mapping[str, str] = field(default_factory=dict)
+    prefer: str = ""
     held: Counter[Row] | None = None
     changed: int = 0
     failure: str | None = None
@@ -56,7 +52,7 @@ class Kept:
         """Made or refreshed, and compared; sets `failure` instead of raising."""
         own = session.newSession()
         own.catalog.setCurrentDatabase(session.catalog.currentDatabase())
-        for name, value in {**CONFS, **self.confs}.items():
+        for name, value in {**CONFS, "spark.tidemill.method.prefer": self.prefer}.items():
             own.conf.set(name, value)
         try:
             self._step(own)
@@ -65,7 +61,7 @@ class Kept:
 
     def _step(self, session: SparkSession) -> None:
         if self.held is None:
-            clauses = f"SCHEDULE (ON DEMAND){self.clauses} REFRESH POLICY STRICT"
+            clauses = "SCHEDULE (ON DEMAND) REFRESH POLICY STRICT"
             session.sql(f"CREATE INCREMENTAL VIEW {self.name} {clauses} AS {self.query}")
         else:
             row = session.sql(f"REFRESH INCREMENTAL VIEW {self.name}").collect()[0]
@@ -101,8 +97,8 @@ def wanted() -> list[Kept]:
     if os.environ.get("TIDEMILL_MODES") == "all":
         others = [(name, mode) for name in found for mode in MODES]
     else:
-        others = [(name, dice.choice([*MODES])) for name in dice.sample(sorted(found), -(-len(found) // 3))]
-    return views + [Kept(f"{name}_{mode}", found[name], *MODES[mode]) for name, mode in others]
+        others = [(name, dice.choice(MODES)) for name in dice.sample(sorted(found), -(-len(found) // 3))]
+    return views + [Kept(f"{name}_{mode}", found[name], mode) for name, mode in others]
 
 
 def test_all_queries_hold_under_strict(session: SparkSession) -> None:

@@ -116,7 +116,7 @@ def _surveyed(
     for source in node.document["sources"]:
         below = upstream.get(source["source"])
         if below is not None and below.head is not None:
-            at[source["source"]] = {"run": below.head.output_run, "id": source["id"]}
+            at[source["source"]] = {"run": below.head.output_run, "id": source["id"], "rows": below.head.rows}
             # the view has grown since the query was analysed
             source = {**source, "bytes": sum(int(f["bytes"]) for f in below.head.files)}
         sources.append(source)

@@ -268,6 +268,7 @@ def _request(
         standing={n: head.moment_of(s.run) for n, s in states.items()} if head is not None else {},
         before={n: s.before for n, s in states.items() if s.before is not None},
         held=held,
+        rows=None if head is None or head.rows is None else float(head.rows),
         held_rows=float(sum(p.rows for p in head.held)) if head is not None else 0.0,
         meaning="\n".join(f"{name}={value}" for name, value in sorted(situation.captured.items())),
     )

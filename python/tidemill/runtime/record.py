@@ -87,7 +87,7 @@ class Record:
     change of the content by this run, None if it was not computed (a full run). `definition`: number of the view's
     definition that the content stands for. `compacted`: states of which this run put pieces together. `arrived`: what
     came into the sources; the history keeps it with the row. `chosen`: the packs among which the plan was looked for
-    that the states were chosen by; None: unknown.
+    that the states were chosen by; None: unknown. `rows`: of the content; None: unknown.
     """
 
     run: int
@@ -108,6 +108,7 @@ class Record:
     held_run: int | None = None
     arrived: Arrived | None = None
     chosen: frozenset[str] | None = None
+    rows: int | None = None
 
     @property
     def filled(self) -> bool:
@@ -139,7 +140,7 @@ class Record:
         return next((s.position for s in self.stands_at[moment] if s.name == name), None)
 
     def to_json(self) -> dict[str, Any]:
-        """`output`, `files`, `delta` and `metrics` are also read by the JVM where this view feeds another one."""
+        """`output`, `files`, `rows`, `delta` and `metrics` are read by the JVM too, for views over this one."""
         return {
             "format": FORMAT,
             "run": self.run,
@@ -147,6 +148,7 @@ class Record:
             "output_run": self.output_run,
             "output_at": self.output_at,
             "files": [dict(f) for f in self.files],
+            "rows": self.rows,
             "delta": None if self.delta is None else [dict(f) for f in self.delta],
             "states": {name: asdict(s) for name, s in self.states.items()},
             "sources": [asdict(s) for s in self.sources],
@@ -188,6 +190,7 @@ class Record:
             held_run=data["held_run"],
             arrived=arrived_of(data["metrics"]),
             chosen=None if data.get("chosen") is None else frozenset(data["chosen"]),
+            rows=data.get("rows"),
         )
 
 

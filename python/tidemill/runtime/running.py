@@ -258,19 +258,23 @@ def _with_output(run: _Executed, occasion: Occasion) -> Record:
     """The record of a run with output: its content, and states that stand where it does."""
     view, situation, plan, outcome, head, stage = run.view, run.situation, run.plan, run.outcome, run.head, run.stage
     columns = [ResultColumn(c.name, c.type) for c in view.definition.columns]
+    rows: int | None
     rows_out: Counts | None
     delta_files: tuple[File, ...] | None
     if outcome.result is not None:
         data: tuple[File, ...] = tuple(stage.settle(outcome.result.files))
-        rows_out = Counts(metrics.value(outcome.result, "result", "rows"), 0) if head is None else None
+        rows = metrics.value(outcome.result, "result", "rows")
+        rows_out = Counts(rows, 0) if head is None else None
         delta_files = None
     else:
         assert outcome.delta is not None, "a plan without output for a point with output"
         assert head is not None, "a first run writes the whole result"
         rows_out = metrics.net(outcome.delta, "delta")
+        rows = None if head.rows is None else head.rows + rows_out.inserts - rows_out.deletes
         delta = Delta(outcome.delta.files, rows_out.inserts, rows_out.deletes)
         keys = plan.keys if plan.keys and head.keys and set(plan.keys) == set(head.keys) else None
-        sessions.fit(run.execution.jvm, 0.0, rows_out.inserts + rows_out.deletes + _rows(head.files))
+        content = _rows(head.files) if head.rows is None else head.rows
+        sessions.fit(run.execution.jvm, 0.0, rows_out.inserts + rows_out.deletes + content)
         partitions = view.definition.create.partitioned_by
         applied = apply_delta(run.execution, columns, keys, head.files, delta, stage.data(), partitions)
         data = (*applied.kept, *stage.settle(applied.added))
@@ -295,6 +299,7 @@ def _with_output(run: _Executed, occasion: Occasion) -> Record:
         compacted=tuple(str(s.state) for s in plan.steps if s.mode == "compact"),
         arrived=run.arrived(occasion),
         chosen=plan.chosen,
+        rows=rows,
     )
 
 

@@ -15,7 +15,7 @@ from tidemill.tvr.form import FormKind, Time
 Rows = NewType("Rows", float)
 CpuMs = NewType("CpuMs", float)
 """Executor CPU milliseconds."""
-HELD = "held"
+CONTENT, HELD = "", "held"
 """Name of the view's change that is held back, among what is kept."""
 
 
@@ -66,7 +66,7 @@ class Facts:
             case HeldScan():
                 return self.kept.get(HELD, 1.0)
             case ResultScan():
-                return self.kept.get("", 1.0)
+                return self.kept.get(CONTENT, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -11,7 +11,7 @@ from tidemill.plan.change import SourceChange
 from tidemill.plan.expr import Expr
 from tidemill.plan.ops import Aggregate, Join, Scan
 from tidemill.plan.props import equi_keys
-from tidemill.search.costing import CostModel, Facts, Rows
+from tidemill.search.costing import CONTENT, CostModel, Facts, Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Sizes:
 
 
 def estimate(
-    sizes: Sizes, root: int, states: Mapping[str, int], measured: Mapping[str, float]
+    sizes: Sizes, root: int, states: Mapping[str, int], measured: Mapping[str, float], partial: Collection[str] = ()
 ) -> tuple[Facts, Mapping[int, float]]:
     """The facts of a planning call, and the rows of each relation before filters.
 
@@ -34,7 +34,8 @@ def estimate(
     Args:
         root: the view's relation.
         states: the relation that each state keeps a form of.
-        measured: rows of states that were written; a relation has no more rows than what is kept of it.
+        measured: rows of states that were written, and of the content: so many their relations have.
+        partial: states with more rows than the relation that they keep parts of.
     """
     selectivity: dict[tuple[Expr, ...], float] = {}
     kept: dict[str, float] = {}
@@ -42,17 +43,22 @@ def estimate(
     facts = Facts(sizes.memo.query, sizes.steps, selectivity, kept, sizes=rows)
     base: dict[int, float] = {}
     known = {number: measured[name] for name, number in states.items() if name in measured}
+    least = {number for name, number in states.items() if name in partial}
+    if CONTENT in measured:
+        known[root] = measured[CONTENT]
+        least.discard(root)
     for tvr in sizes.memo.tvrs:  # numbered from the leaves up
         op, inputs = tvr.expressions[0]
         if isinstance(op, Join) and op.kind in {"inner", "left", "full"}:
             selectivity[op.condition] = _join_selectivity(sizes.memo, op, inputs, base)
         estimated = sizes.model.rows(op, [rows[i] for i in inputs], facts)
-        rows[tvr.number] = Rows(min(estimated, known.get(tvr.number, estimated)))
+        size = known.get(tvr.number, estimated)
+        rows[tvr.number] = Rows(min(estimated, size) if tvr.number in least else size)
         own = float(rows[tvr.number])
         below = max((base[i] for i in inputs), default=own)
         base[tvr.number] = own if isinstance(op, Scan | Aggregate) else max(below, own)
     kept.update({name: measured.get(name, float(rows[number])) for name, number in states.items()})
-    kept[""] = float(rows[root])
+    kept[CONTENT] = float(rows[root])
     return facts, base
 
 

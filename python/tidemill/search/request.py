@@ -69,6 +69,7 @@ class PlanRequest:
         before: of such states, how many pieces were there when the content was made.
         held: until when the view's change since its content is held back; 0 if it is not.
         held_rows: how many rows of it there are.
+        rows: of the content; None if that is not known.
         meaning: the captured settings that give the query its meaning, as one text; part of the names of states.
         price: of a unit of this run's work.
         point: the number of this run's point in the schedule.
@@ -93,6 +94,7 @@ class PlanRequest:
     before: Mapping[str, int] = field(default_factory=dict)
     held: Time = 0
     held_rows: float = 0.0
+    rows: float | None = None
     meaning: str = ""
     price: float = 1.0
     point: int = 1

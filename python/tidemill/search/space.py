@@ -11,7 +11,7 @@ from tidemill.plan.change import SourceChange
 from tidemill.plan.columns import Columns
 from tidemill.plan.expr import Col
 from tidemill.plan.normal import normalise
-from tidemill.plan.ops import Project, Tree, columns_of
+from tidemill.plan.ops import Aggregate, Partial, Project, Tree, columns_of
 from tidemill.plan.query import Column, Query
 from tidemill.rule.engine import Budget, Explored, explore
 from tidemill.rule.rule import Rule
@@ -189,7 +189,8 @@ def space(
         keep_held(memo, root, kept.held)
     compose(memo)
     sizes = Sizes(memo, model, tuple(steps))
-    facts, base_rows = estimate(sizes, root, {c.name: c.tvr for c in possible}, kept.rows)
+    partial = {c.name for c in possible if c.partial is not None and not _of_groups(memo, c.tvr, c.partial)}
+    facts, base_rows = estimate(sizes, root, {c.name: c.tvr for c in possible}, kept.rows, partial)
     named = {name: rows for name, rows in kept.rows.items() if name in read or " " in name or name == HELD}
     facts = replace(facts, kept={**named, **facts.kept}, known=_known(memo, measured))
     return Space(memo, root, tuple(possible), facts, base_rows, explored, now, standing)
@@ -200,6 +201,12 @@ def _known(memo: Memo, measured: Measured) -> dict[int, Rows]:
     forms = ((memo.tree(t.number), form, group) for t in memo.tvrs for form, group in t.forms.items())
     rows = ((memo.find(group), measured(tree, form)) for tree, form, group in forms)
     return {group: Rows(known) for group, known in rows if known is not None}
+
+
+def _of_groups(memo: Memo, tvr: int, partial: Partial) -> bool:
+    """Whether parts of an aggregate have a row for each of its groups, and not several."""
+    op = memo.tvrs[tvr].expressions[0][0]
+    return isinstance(op, Aggregate) and len(op.keys) == len(partial.keys)
 
 
 def _is_kept(candidate: Candidate, kept: Kept) -> bool:

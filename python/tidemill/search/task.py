@@ -13,7 +13,7 @@ from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
 from tidemill.search.assembly import RECOMPUTE, Assembly
 from tidemill.search.compaction import Piece, due
-from tidemill.search.costing import HELD
+from tidemill.search.costing import CONTENT, HELD
 from tidemill.search.explanation import PlannedPoint
 from tidemill.search.extract import Extractor, reads_the_past
 from tidemill.search.keeping import Prices, worth_keeping
@@ -78,6 +78,8 @@ class PlanningTask:
         for name, count in request.before.items():
             pieces = request.pieces.get(name, ())
             rows |= {f"{name} before": _rows(pieces[:count]), f"{name} since": _rows(pieces[count:])}
+        if request.rows is not None:
+            rows[CONTENT] = request.rows
         return Kept(
             states={name: request.standing.get(name, 0) for name in request.states},
             content=content,

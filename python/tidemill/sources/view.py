@@ -6,6 +6,9 @@ from tidemill.sources.recorded import RecordedSource
 
 
 class ViewSource(RecordedSource):
-    """{"run": n, "id": view id}.  A run that was full without a delta is SOURCE_REWRITTEN to the views above."""
+    """{"run": n, "id": view id, "rows": of the content, or None}.
+
+    A run that was full without a delta is SOURCE_REWRITTEN to the views above.
+    """
 
     number = "run"

@@ -19,8 +19,8 @@ import org.apache.spark.sql.types.{LongType, StructType}
  * view's log: what counts is the commit, not what plain readers see already (design 9a.1 and 9a.2).
  *
  * Of a log entry this reads: "output" (bool), "files" (live ones) and "delta" (null if the run knows no difference), both
- * lists of {"path", "bytes", "modified"}, and "metrics"."rows_out". A value {"$in": name} lies in the file of that name beside
- * the entry.
+ * lists of {"path", "bytes", "modified"}, "rows" (of the content, null if unknown), and "metrics"."rows_out". A value
+ * {"$in": name} lies in the file of that name beside the entry.
  */
 private[tidemill] object ViewSource {
   private val Definition = "_tidemill/view.json"
@@ -81,8 +81,8 @@ private[tidemill] object ViewSource {
       .map(log.entry).takeWhile(_.isDefined).flatten.map(Json.parse)
     (newest.iterator.map(_._2) ++ earlier)
       .find(entry => columns.forall(wanted => PublishedRuns.columns(root, entry, conf).exists(PublishedRuns.same(_, wanted))))
-      .flatMap(entry => Json.longOption(entry, "output_run")) match {
-        case Some(run) => JObject("run" -> JLong(run), "id" -> JString(idOf(root, conf)))
+      .flatMap(entry => Json.longOption(entry, "output_run").map(_ -> Json.longOption(entry, "rows"))) match {
+        case Some((run, rows)) => JObject("run" -> JLong(run), "id" -> JString(idOf(root, conf)), "rows" -> Json.ofLong(rows))
         case None => throw PublishedRuns.changed(Json.text(source, "name"))
       }
   }
