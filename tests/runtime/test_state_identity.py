@@ -268,7 +268,7 @@ def test_another_query_reads_the_states_where_they_are(
 ) -> None:
     spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS {query}")
     before = states(spark)
-    assert [s["form"] for s in entry(spark)["states"].values()] == [form]
+    assert form in {s["form"] for s in entry(spark)["states"].values()}
     spark.sql("INSERT INTO events VALUES (2, 7000, 'x'), (4, 1, 'y'), (5, 2, 'z')")
     switched(spark, how, another)
     holds(spark, another)
