@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle, files_under, location_of, newest_entry
-from tidemill.search import planner
+from tidemill.search import task
 from tidemill.search.compaction import Compaction, Piece
 from tidemill.search.costing import CostModel, CpuMs
 
@@ -69,7 +69,7 @@ def test_states_put_together_are_what_they_were(
 ) -> None:
     query = query.replace("events", "deltas")
     spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
-    monkeypatch.setattr(planner, "due", always(first))
+    monkeypatch.setattr(task, "due", always(first))
     compacted = []
     for n in range(3, 6):
         change(spark, n)
@@ -90,7 +90,7 @@ def test_groups_that_are_gone_go_with_the_next_base(
     spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
     spark.sql("DELETE FROM deltas WHERE k = 1")
     refresh("v")
-    monkeypatch.setattr(planner, "due", always(0))
+    monkeypatch.setattr(task, "due", always(0))
     spark.sql("INSERT INTO deltas VALUES (2, 1, 'x')")
     refresh("v")
     (state,) = entry(spark)["states"].values()
@@ -118,7 +118,7 @@ def test_a_compaction_that_is_cut_off_is_made_again(
     spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {BY_KEY}")
     spark.sql("INSERT INTO events SELECT 1, id, 'x' FROM range(200000)")
     refresh("v")
-    monkeypatch.setattr(planner, "due", always(0))
+    monkeypatch.setattr(task, "due", always(0))
     spark.sql("INSERT INTO events VALUES (2, 1, 'x')")
     before = files_under(root(spark))
 

@@ -109,14 +109,26 @@ MAXIMA = SUMS.replace("sum", "max")
 
 
 @pytest.mark.parametrize(
-    ("price", "more", "early"), [(0.6, 0, True), (0.6, 10, False), (0.1, 1e5, True), (0.95, 0, False)]
+    ("price", "more", "policy", "early"),
+    [
+        (0.6, 0, "AUTO", True),
+        (0.6, 10, "AUTO", False),
+        (0.1, 1e5, "STRICT", True),
+        (0.1, 1e5, "AUTO", False),
+        (0.95, 0, "AUTO", False),
+    ],
 )
-def test_what_is_expected_to_come_decides_whether_early_work_pays(price: float, more: float, early: bool) -> None:
-    """The largest values of the groups that changed are read from the whole table: twice, if more is to come."""
+def test_what_is_expected_to_come_decides_whether_early_work_pays(
+    price: float, more: float, policy: str, early: bool
+) -> None:
+    """The largest values of the groups that changed are read from the whole table: twice, if more is to come.
+
+    Where so much comes that the last run had better compute everything anew, nothing is worth doing before, if it may.
+    """
     here, later = (
         {0: SourceChange(changed=n > 0, old_readable=True, rows=1e6, inserts=n, deletes=n)} for n in (1e5, more)
     )
-    request = PlanRequest(parse_query(MAXIMA), "AUTO", here, frozenset(), first=False, full_reason=None)
+    request = PlanRequest(parse_query(MAXIMA), policy, here, frozenset(), first=False, full_reason=None)
     plan = plan_run(replace(request, price=price, ahead=planned_with([Point(1.0, True, later)])))
     assert [s.target for s in plan.steps if s.target != "shared"] == (["held"] if early else [])
 

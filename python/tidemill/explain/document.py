@@ -10,7 +10,7 @@ from tidemill.plan.ops import Changes, HeldScan, ResultScan, Scan, StateScan
 from tidemill.plan.text import Printer
 from tidemill.search.explanation import Explanation, PlannedPoint, Used
 from tidemill.search.run_plan import RunPlan
-from tidemill.search.seed import CORE, Candidate
+from tidemill.search.seed import CORE, Candidate, methods_of
 from tidemill.search.settle import preference_apart
 
 FORM_NAMES = {"attribute_delta": "attribute"}
@@ -81,7 +81,7 @@ def _priced(costs: Sequence[float], prices: Sequence[float]) -> float:
 
 
 def _methods(why: Explanation) -> list[str]:
-    return sorted({p.choice.expression.pack for p in why.schedule if p.choice.expression is not None} - {CORE})
+    return methods_of(why.found.memo, [(p.group, e) for p in why.schedule if (e := p.choice.expression) is not None])
 
 
 def _planned_steps(why: Explanation, run: int) -> list[dict[str, Any]]:

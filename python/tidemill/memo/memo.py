@@ -20,9 +20,6 @@ from tidemill.plan.query import Query
 from tidemill.tvr.form import NEW, OLD, Form, FormKind, Link, Span, Time, at, over
 from tidemill.tvr.timeline import Timeline
 
-LAST_RESORT = "recompute"
-"""The pack that computes all again."""
-
 
 @dataclass(frozen=True, slots=True)
 class Ref:
@@ -254,7 +251,6 @@ class Memo:
         op = self._placed(node.op, span)
         known = self._group_of.get((op, inputs))
         if known is not None:
-            self._credit(self.find(known), Expression(op, inputs, rule, pack))
             return self.find(known)
         group = self._new_group(None)
         self._add(group, Expression(op, inputs, rule, pack))
@@ -279,22 +275,12 @@ class Memo:
         known = self._group_of.get(key)
         if known is not None:
             if self.find(known) == group:
-                self._credit(group, expression)
                 return False
             self._merge(group, known, expression.rule)
             return True
         self._group_of[key] = group
         self.groups[group].expressions.append(expression)
         return True
-
-    def _credit(self, group: int, found: Expression) -> None:
-        """A part of a rule's result that another pack's rule has too is not that of computing all again."""
-        if self.groups[group].about is not None:
-            return
-        expressions = self.groups[group].expressions
-        for i, e in enumerate(expressions):
-            if (e.op, e.inputs) == (found.op, found.inputs) and e.pack == LAST_RESORT:
-                expressions[i] = found
 
     def _merge(self, keep: int, other: int, rule: str) -> None:
         self._join(keep, other, rule)
@@ -319,9 +305,7 @@ class Memo:
                 fresh: dict[tuple[Op, tuple[int, ...]], Expression] = {}
                 for e in group.expressions:
                     inputs = tuple(self.find(i) for i in e.inputs)
-                    first = fresh.setdefault((e.op, inputs), Expression(e.op, inputs, e.rule, e.pack))
-                    if first.pack == LAST_RESORT and group.about is None:
-                        fresh[e.op, inputs] = Expression(e.op, inputs, e.rule, e.pack)
+                    fresh.setdefault((e.op, inputs), Expression(e.op, inputs, e.rule, e.pack))
                 group.expressions = list(fresh.values())
                 for key in fresh:
                     if seen.setdefault(key, group.number) != group.number:

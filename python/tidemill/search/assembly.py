@@ -18,7 +18,7 @@ from tidemill.search.join_order import BROADCAST_ROWS
 from tidemill.search.lower import COUNT_FIELD, Lowerer, NotComputableError
 from tidemill.search.lowered import Lowered, Staged
 from tidemill.search.run_plan import RunPlan, StateSpec, Step
-from tidemill.search.seed import CORE, Candidate, advance, base
+from tidemill.search.seed import Candidate, advance, base, methods_of
 from tidemill.search.settle import Run, preference_apart
 from tidemill.search.sharing import Shared
 from tidemill.search.space import Space
@@ -213,13 +213,12 @@ class Assembly:
         chosen: frozenset[str] | None = None,
     ) -> RunPlan:
         """The run as it stands; `chosen` as in `RunPlan`, for the rest see `Explanation`."""
-        packs = {e.pack for _, e in self._used} - {CORE}
         used = tuple(self._used.values())
         return RunPlan(
             kind=kind,
             reason=reason,
             steps=tuple(self.steps),
-            methods=(RECOMPUTE,) if kind == "FULL" else tuple(sorted(packs)),
+            methods=(RECOMPUTE,) if kind == "FULL" else tuple(methods_of(self.found.memo, self._used)),
             estimated=self.cost,
             keys=view_keys(self._query, self.found),
             states=tuple(self._specs),

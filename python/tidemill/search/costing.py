@@ -16,7 +16,7 @@ Rows = NewType("Rows", float)
 CpuMs = NewType("CpuMs", float)
 """Executor CPU milliseconds."""
 CONTENT, HELD = "", "held"
-"""Name of the view's change that is held back, among what is kept."""
+"""Names, among what is kept, of the view's content and of its change that is held back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tidemill.search.assembly import RECOMPUTE
 from tidemill.search.explanation import Alternative, PlannedPoint
 from tidemill.search.extract import Extractor
 from tidemill.search.run_plan import RunPlan
-from tidemill.search.seed import CORE, Candidate, advance, answered_from_sources, base
+from tidemill.search.seed import CORE, Candidate, advance, answered_from_sources, base, methods_of, owed_to
 from tidemill.search.settle import Run
 from tidemill.search.sharing import cheapest, share
 from tidemill.search.space import Followed, Space, written_once
@@ -136,9 +136,10 @@ class _Choices:
         """`packs`: those it may use, all unless given."""
 
         def allowed(group: int, e: Expression) -> bool:
-            if (group, type(e.op)) in self._barred or (packs is not None and e.pack not in packs):
+            pack = owed_to(self.found.memo, group, e)
+            if (group, type(e.op)) in self._barred or (packs is not None and pack not in packs):
                 return False
-            return e.pack != RECOMPUTE or group in self._again
+            return pack != RECOMPUTE or group in self._again
 
         found, savable = self.found, self.needs.savable.__contains__
         written = [(group, self.due) for group in self.needs.demands]
@@ -149,12 +150,13 @@ class _Choices:
 
     def rivals(self) -> list[Alternative]:
         """The best plan of each pack."""
-        found, demands = [], self.needs.demands
+        found, demands, memo = [], self.needs.demands, self.found.memo
         for pack in self.task.packs:
             packs = {CORE, pack, RECOMPUTE} | ({DELTAS} if pack != RECOMPUTE else set())
             wanted = demands if pack != RECOMPUTE else demands[-1:]  # it keeps nothing
             best = share(self.extractor(packs, pack), wanted, self.due)
-            methods = {p.choice.expression.pack for p in best.plan if p.choice.expression} - {CORE}
+            chosen = [(p.group, p.choice.expression) for p in best.plan if p.choice.expression]
+            methods = set(methods_of(memo, chosen))
             methods |= {RECOMPUTE} if pack == RECOMPUTE else set()
             if pack in methods and best.costs:
                 found.append(Alternative(pack, tuple(sorted(methods)), tuple(best.costs)))

@@ -43,17 +43,17 @@ def estimate(
     facts = Facts(sizes.memo.query, sizes.steps, selectivity, kept, sizes=rows)
     base: dict[int, float] = {}
     known = {number: measured[name] for name, number in states.items() if name in measured}
-    least = {number for name, number in states.items() if name in partial}
+    at_most = {number for name, number in states.items() if name in partial}
     if CONTENT in measured:
         known[root] = measured[CONTENT]
-        least.discard(root)
+        at_most.discard(root)
     for tvr in sizes.memo.tvrs:  # numbered from the leaves up
         op, inputs = tvr.expressions[0]
         if isinstance(op, Join) and op.kind in {"inner", "left", "full"}:
             selectivity[op.condition] = _join_selectivity(sizes.memo, op, inputs, base)
         estimated = sizes.model.rows(op, [rows[i] for i in inputs], facts)
         size = known.get(tvr.number, estimated)
-        rows[tvr.number] = Rows(min(estimated, size) if tvr.number in least else size)
+        rows[tvr.number] = Rows(min(estimated, size) if tvr.number in at_most else size)
         own = float(rows[tvr.number])
         below = max((base[i] for i in inputs), default=own)
         base[tvr.number] = own if isinstance(op, Scan | Aggregate) else max(below, own)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from tidemill.memo.memo import Memo, Node
+from tidemill.memo.memo import Expression, Memo, Node
 from tidemill.plan.canon import column_names, parts_identity, state_name
 from tidemill.plan.expr import Col
 from tidemill.plan.ops import (
@@ -162,6 +162,19 @@ def _within_a_loop(tree: Tree) -> bool:
     if isinstance(tree.op, Opaque) and tree.op.name == "UnionLoop":
         return False
     return (isinstance(tree.op, Opaque) and not tree.inputs) or any(map(_within_a_loop, tree.inputs))
+
+
+def owed_to(memo: Memo, group: int, e: Expression) -> str:
+    """The pack that a choice counts for: the one of the rule, unless it is a part of a rule's result.
+
+    A part belongs to whoever reads it: rules of several packs may share it, and its expression names but the first.
+    """
+    return e.pack if memo.group(group).about is not None else CORE
+
+
+def methods_of(memo: Memo, chosen: Iterable[tuple[int, Expression]]) -> list[str]:
+    """The packs that the choices of a plan, given with their groups, count for."""
+    return sorted({owed_to(memo, group, e) for group, e in chosen} - {CORE})
 
 
 def answered_from_sources(memo: Memo, now: Time) -> frozenset[tuple[int, type]]:

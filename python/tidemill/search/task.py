@@ -20,7 +20,7 @@ from tidemill.search.keeping import Prices, worth_keeping
 from tidemill.search.models import cost_model
 from tidemill.search.request import PlanRequest
 from tidemill.search.run_plan import states_read
-from tidemill.search.seed import Candidate, answered_from_sources, base
+from tidemill.search.seed import Candidate, answered_from_sources, base, owed_to
 from tidemill.search.settle import Run
 from tidemill.search.space import Followed, Kept, Space, space
 
@@ -114,7 +114,7 @@ class PlanningTask:
         def allowed(group: int, e: Expression) -> bool:
             if not past and reads_the_past(e.op):
                 return False
-            if (group, type(e.op)) in answered or (packs is not None and e.pack not in packs):
+            if (group, type(e.op)) in answered or (packs is not None and owed_to(found.memo, group, e) not in packs):
                 return False
             if states is not None and isinstance(e.op, StateScan) and e.op.name not in states:
                 return False
@@ -127,7 +127,7 @@ class PlanningTask:
         barred = answered_from_sources(found.memo, found.now)
 
         def allowed(group: int, e: Expression) -> bool:
-            return e.pack != RECOMPUTE and (group, type(e.op)) not in barred
+            return owed_to(found.memo, group, e) != RECOMPUTE and (group, type(e.op)) not in barred
 
         return self.choices(found, allowed, None, followed)
 
