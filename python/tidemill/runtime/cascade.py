@@ -14,12 +14,12 @@ from typing import Any
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
-from tidemill.runtime import graph, planning, runs, sessions
+from tidemill.runtime import graph, runs, sessions
 from tidemill.runtime.graph import Node, Source
 from tidemill.runtime.history import RunRow
-from tidemill.runtime.planning import Situation
 from tidemill.runtime.running import Occasion
 from tidemill.runtime.runs import Done, Wanted
+from tidemill.runtime.situation import Situation, survey
 from tidemill.runtime.views import View
 from tidemill.settings import PlannerSettings
 from tidemill.sources.registry import pin
@@ -123,7 +123,7 @@ def _surveyed(
     document = {**node.document, "sources": sources}
     definition, head = node.view.definition, node.view.head
     policy, captured = definition.create.policy, definition.settings
-    situation = planning.survey(node.working, document, head, policy, captured, settings, at)
+    situation = survey(node.working, document, head, policy, captured, settings, at)
     for number, below in upstream.items():
         if dry and below.row.kind != "NO_DATA":
             situation = _expecting(situation, number, below.row)

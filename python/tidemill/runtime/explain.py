@@ -12,7 +12,7 @@ from tidemill.bridge.jvm import Jvm
 from tidemill.explain import explained
 from tidemill.runtime import analysis, planning, sessions, views
 from tidemill.runtime.arrivals import Outlook, Run, expectations
-from tidemill.runtime.planning import Situation
+from tidemill.runtime.situation import Situation, survey
 from tidemill.runtime.views import View
 from tidemill.search.run_plan import RunPlan
 from tidemill.sql.statements import Create, Explain, OnDemand, Point
@@ -54,7 +54,7 @@ def _of_view(jvm: Jvm, view: View) -> RunPlan:
     working = sessions.working(jvm, view.definition.settings)
     with analysis.analysed_again(working, view.definition) as document:
         policy, captured = view.definition.create.policy, view.definition.settings
-        situation = planning.survey(working, document, view.head, policy, captured, sessions.planner_settings(jvm))
+        situation = survey(working, document, view.head, policy, captured, sessions.planner_settings(jvm))
         idle = situation.idle
         if idle:
             assert view.head is not None
@@ -94,4 +94,4 @@ def _analysed(jvm: Jvm, create: Create) -> Iterator[tuple[Situation, Outlook]]:
         names = (str(s["name"]) for s in document["sources"])
         outlook = Outlook(create.schedule, expectations(create.expect, captured["namespace"], names))
         settings = sessions.planner_settings(jvm)
-        yield planning.survey(working, document, None, create.policy, captured["confs"], settings), outlook
+        yield survey(working, document, None, create.policy, captured["confs"], settings), outlook

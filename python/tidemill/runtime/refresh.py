@@ -6,10 +6,11 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
-from tidemill.runtime import analysis, cascade, planning, runs, sessions, views
+from tidemill.runtime import analysis, cascade, runs, sessions, views
 from tidemill.runtime.history import RunRow
 from tidemill.runtime.running import Occasion
 from tidemill.runtime.runs import Wanted
+from tidemill.runtime.situation import survey
 from tidemill.runtime.views import View
 from tidemill.sql.statements import Refresh
 
@@ -45,5 +46,5 @@ def _alone(jvm: Jvm, view: View, wanted: Wanted) -> RunRow:
     working = sessions.working(jvm, view.definition.settings)
     with analysis.analysed_again(working, view.definition, view.head) as document:
         policy, captured = view.definition.create.policy, view.definition.settings
-        situation = planning.survey(working, document, view.head, policy, captured, sessions.planner_settings(jvm))
+        situation = survey(working, document, view.head, policy, captured, sessions.planner_settings(jvm))
         return runs.perform(jvm, working, view, situation, wanted).row

@@ -19,9 +19,9 @@ from tidemill.runtime.catalog import Entry
 from tidemill.runtime.definition import DEFINITIONS, Definition
 from tidemill.runtime.draft import Draft, drafted
 from tidemill.runtime.files import UndecidedError, child
-from tidemill.runtime.planning import Situation
 from tidemill.runtime.record import Record
 from tidemill.runtime.running import Occasion
+from tidemill.runtime.situation import Situation, survey
 from tidemill.runtime.views import Lost, View
 from tidemill.search.run_plan import RunPlan
 from tidemill.sql.statements import Create
@@ -75,7 +75,7 @@ def _switch(jvm: Jvm, view: View, draft: Draft, sql: str) -> None:
     )
     create = definition.create
     settings = sessions.planner_settings(jvm)
-    situation = planning.survey(draft.working, draft.document, view.head, create.policy, definition.settings, settings)
+    situation = survey(draft.working, draft.document, view.head, create.policy, definition.settings, settings)
     situation = _new_sources_told_apart(situation)
     lost = view.lost()
 

@@ -17,8 +17,8 @@ from tidemill.runtime.binder import Binder
 from tidemill.runtime.execution import Execution, Work, Written
 from tidemill.runtime.files import UndecidedError, parent
 from tidemill.runtime.history import Counts, RunRow
-from tidemill.runtime.planning import Situation
 from tidemill.runtime.record import File, Record, StoredPiece, StoredState
+from tidemill.runtime.situation import Situation
 from tidemill.runtime.stage import Stage
 from tidemill.runtime.views import Lost, View
 from tidemill.runtime.wire import COUNT

@@ -8,9 +8,9 @@ from tidemill.bridge.jvm import Jvm
 from tidemill.runtime import planning, running
 from tidemill.runtime.arrivals import Run
 from tidemill.runtime.history import RunRow
-from tidemill.runtime.planning import Situation
 from tidemill.runtime.record import Record
 from tidemill.runtime.running import Occasion
+from tidemill.runtime.situation import Situation
 from tidemill.runtime.views import Lost, View
 from tidemill.search.run_plan import RunPlan
 
