@@ -49,7 +49,8 @@ def lines(document: dict[str, Any], command: str) -> Iterable[str]:
 
 
 def table(figures: Sequence[Figures]) -> Iterable[str]:
-    """One line per query and the geometric means of the ratios."""
+    """One line per query and the geometric means of the ratios: of those whose sources changed, for without a change a
+    refresh costs nothing."""
     yield HEAD
     yield "|---|---:|---:|---:|---:|---:|---:|---:|---|"
     ratios: list[tuple[float, float]] = []
@@ -59,6 +60,9 @@ def table(figures: Sequence[Figures]) -> Iterable[str]:
             statistics.median(f[name] for f in rounds)
             for name in ("cpu_ms", "full_cpu_ms", "wall_ms", "full_wall_ms", "jobs")
         )
+        if all(f["kind"] == "NO_DATA" for f in rounds):
+            yield f"| {query} | | {full_cpu:,.0f} | | {wall:,.0f} | {full_wall:,.0f} | | {jobs:.0f} | no data |"
+            continue
         # The ratio of each round, then the median: refresh and recomputing of one round met the same tables.
         ratio = statistics.median(f["cpu_ms"] / max(f["full_cpu_ms"], 1) for f in rounds)
         wall_ratio = statistics.median(f["wall_ms"] / f["full_wall_ms"] for f in rounds)
