@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from operator import methodcaller
 
 import duckdb
 import pytest
@@ -114,7 +115,7 @@ def test_all_queries_hold_under_strict(session: SparkSession) -> None:
     with ThreadPoolExecutor(2) as threads:
         for round_, statements in rounds.items():
             changes.apply(session, statements())
-            list(threads.map(lambda view: view.step(session, round_), [v for v in views if v.failure is None]))  # noqa: B023
+            list(threads.map(methodcaller("step", session, round_), [v for v in views if v.failure is None]))
     failures = [v.failure for v in views if v.failure is not None]
     assert not failures, f"{len(failures)} of {len(views)}\n" + "\n".join(failures)
     assert {v.name: v.changed for v in views if v.changed < 2} == {}, "these prove nothing: choose other parameters"
