@@ -78,6 +78,18 @@ def test_a_plain_view_that_is_redefined(spark: SparkSession, events: str, oracle
     spark.sql("DROP VIEW big")
 
 
+def test_names_that_spark_makes_up_mean_nothing(
+    spark: SparkSession, events: str, oracle: Oracle, refresh: Refresh
+) -> None:
+    """NULLIF computes its first argument once, under a name that Spark numbers anew at every analysis."""
+    query = "SELECT a.k, nullif(a.v + b.v, 20) AS n FROM events a JOIN events b ON a.k = b.k"
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
+    spark.sql("INSERT INTO events VALUES (1, 10, 'x')")
+    row = refresh("v")
+    assert (row.kind, row.reason) == ("INCREMENTAL", None)
+    oracle("v", query)
+
+
 def test_states_that_are_lost(spark: SparkSession, events: str, oracle: Oracle, refresh: Refresh) -> None:
     import shutil
 

@@ -210,10 +210,12 @@ def type_text(type_: Type) -> str:
 def fingerprint(document: Document) -> str:
     """A name for what the query means as analysed: plain views expanded, columns and types resolved.
 
-    Sizes, row counts, session functions and the identity of tables are left out; those have reasons of their own.
+    Sizes, row counts, session functions and the identity of tables are left out; those have reasons of their own. So
+    are the names of columns: what is read and what is given out is named in the tree and the output, and what lies
+    between may be named by Spark, with a number that is another one at every analysis.
     """
     meaning = {
-        "columns": [[c["id"], c["name"], c["type"]] for c in document["columns"]],
+        "columns": [[c["id"], c["type"]] for c in document["columns"]],
         "expressions": [[e["handle"], e["text"], e["type"]] for e in document["expressions"]],
         "sources": [[s["source"], s["kind"], s["name"]] for s in document["sources"]],
         "root": document["root"],
