@@ -1,4 +1,4 @@
-"""./build.sh bench NAME [--scale N] [--queries 1,3] [--rounds N] [--no-report]
+"""./build.sh bench NAME [--scale N] [--queries 1,3] [--rounds N] [--only TESTS] [--no-report]
 
 Runs benchmarks/bench_NAME.py under pytest-benchmark, keeps its figures as JSON under build/bench/, and writes them as a
 table into docs/benchmarks.md.
@@ -24,6 +24,9 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=1, help="scale factor of the data")
     parser.add_argument("--queries", default="", help="numbers, separated by commas; default: all that have a text")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each kind of change; the table has medians")
+    parser.add_argument(
+        "--only", default="", help="tests whose names pytest -k selects by this; the rest of the page stays"
+    )
     parser.add_argument("--no-report", action="store_true", help="leave docs/benchmarks.md as it is")
     arguments = parser.parse_args()
 
@@ -40,6 +43,8 @@ def main() -> int:
         "-p",
         "no:cacheprovider",
     ]
+    if arguments.only:
+        options += ["-k", arguments.only]
     status = pytest.main([str(HERE / f"bench_{arguments.name}.py"), *options, f"--benchmark-json={figures}"])
     if status == pytest.ExitCode.OK and not arguments.no_report:
         report.write(figures, f"./build.sh bench {' '.join(sys.argv[1:])}")

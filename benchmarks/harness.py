@@ -52,6 +52,26 @@ class Suite:
         return tuple(f"{kind}{n}" for kind in self.changes for n in range(1, ROUNDS + 1))
 
 
+def fresh_session(folder: Path, confs: Mapping[str, str]) -> SparkSession:
+    """A session with Tidemill and Delta on two task slots, whose warehouse is an empty folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    builder = (
+        SparkSession.builder.appName("tidemill bench")
+        .master("local[2]")
+        .config("spark.driver.memory", "4g")
+        .config("spark.log.level", "ERROR")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.sql.shuffle.partitions", "8")
+        .config("spark.databricks.delta.snapshotPartitions", "2")
+    )
+    session = tidemill.configure(builder, formats=["delta"]).getOrCreate()
+    for name, value in confs.items():
+        session.conf.set(name, value)
+    return session
+
+
 class ViewBench:
     """What is measured; a benchmark's class inherits it and names its suite."""
 
@@ -61,21 +81,7 @@ class ViewBench:
     @classmethod
     def spark(cls) -> Iterator[SparkSession]:
         suite = cls.suite
-        shutil.rmtree(suite.folder, ignore_errors=True)
-        builder = (
-            SparkSession.builder.appName("tidemill bench")
-            .master("local[2]")
-            .config("spark.driver.memory", "4g")
-            .config("spark.log.level", "ERROR")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.warehouse.dir", str(suite.folder / "warehouse"))
-            .config("spark.sql.shuffle.partitions", "8")
-            .config("spark.databricks.delta.snapshotPartitions", "2")
-        )
-        session = tidemill.configure(builder, formats=["delta"]).getOrCreate()
-        for name, value in suite.confs.items():
-            session.conf.set(name, value)
+        session = fresh_session(suite.folder, suite.confs)
         suite.load(session, suite.files(SCALE))
         for _ in range(WARM_UP):
             for number in suite.chosen:

@@ -4,9 +4,11 @@ import json
 import re
 import statistics
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks import report_tempura
 from benchmarks.data import ROOT
 
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -21,31 +23,46 @@ Figures = dict[str, Any]
 
 
 def write(figures: Path, command: str) -> None:
-    """Replace the section of these figures in docs/benchmarks.md, or add it."""
-    name = figures.stem
-    start, end = f"<!-- {name}: generated -->", f"<!-- {name}: end -->"
-    section = "\n".join([start, *lines(json.loads(figures.read_text()), command), end])
+    """Replace the sections of these figures in docs/benchmarks.md, or add them."""
     page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else "# Benchmarks\n"
-    pattern = re.compile(re.escape(start) + ".*?" + re.escape(end), re.DOTALL)
-    # A function as replacement: its result is taken as it is, back-slashes too.
-    page = pattern.sub(lambda _: section, page) if start in page else page.rstrip("\n") + "\n\n" + section + "\n"
+    for name, lines in sections(figures.stem, json.loads(figures.read_text()), command):
+        start, end = f"<!-- {name}: generated -->", f"<!-- {name}: end -->"
+        section = "\n".join([start, *lines, end])
+        pattern = re.compile(re.escape(start) + ".*?" + re.escape(end), re.DOTALL)
+        if start in page:
+            # A function as replacement: its result is taken as it is, back-slashes too.
+            page = pattern.sub(partial(_as_it_is, section), page)
+        else:
+            page = page.rstrip("\n") + "\n\n" + section + "\n"
     PAGE.write_text(page, encoding="utf-8")
 
 
-def lines(document: dict[str, Any], command: str) -> Iterable[str]:
-    """The section's lines: where and how it was measured, then one table per kind of change."""
-    all_figures: list[Figures] = [b["extra_info"] for b in document["benchmarks"] if "query" in b["extra_info"]]
+def _as_it_is(section: str, _: re.Match[str]) -> str:
+    return section
+
+
+def sections(name: str, document: dict[str, Any], command: str) -> Iterable[tuple[str, Iterable[str]]]:
+    """The parts of the page that a run's figures make, by name."""
     machine = document["machine_info"]
-    cpu = machine.get("cpu", {})
-    name = command.removeprefix("./build.sh bench ").split()[0]
-    yield f"## {name.upper()}, scale {all_figures[0]['scale']:g}"
+    cpu = machine.get("cpu", {}).get("brand_raw", "unknown CPU")
+    note = f"`{command}`, {document['datetime'][:10]}, {cpu}, 2 task slots, Python\n{machine['python_version']}."
+    figures: list[Figures] = [b["extra_info"] for b in document["benchmarks"] if b["extra_info"]]
+    if all("part" in f for f in figures):
+        for part, lines in report_tempura.sections(figures, note):
+            yield f"{name} {part}", lines
+    else:
+        yield name, view_lines([f for f in figures if "query" in f], name.split("-")[0], note)
+
+
+def view_lines(figures: Sequence[Figures], name: str, note: str) -> Iterable[str]:
+    """How it was measured, then one table per kind of change."""
+    yield f"## {name.upper()}, scale {figures[0]['scale']:g}"
     yield ""
-    yield f"`{command}`, {document['datetime'][:10]}, {cpu.get('brand_raw', 'unknown CPU')}, 2 task slots, Python"
-    yield f"{machine['python_version']}. Medians over the rounds; every view was verified after every refresh."
+    yield f"{note} Medians over the rounds; every view was verified after every refresh."
     for change, title in TITLES.items():
-        figures = [f for f in all_figures if f["change"].rstrip("0123456789") == change]
-        if figures:
-            yield from ["", f"### {title.format(facts=FACTS[name])}", "", *table(figures)]
+        found = [f for f in figures if f["change"].rstrip("0123456789") == change]
+        if found:
+            yield from ["", f"### {title.format(facts=FACTS[name])}", "", *table(found)]
 
 
 def table(figures: Sequence[Figures]) -> Iterable[str]:

@@ -1,0 +1,137 @@
+"""What the planner's experiments need: queries as the planner gets them, requests over several points, and the planner
+without one of its devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
+from itertools import count
+from unittest import mock
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tidemill.memo.memo import Memo
+from tidemill.plan.change import SourceChange
+from tidemill.plan.ops import Aggregate, Merge, Op, Sum
+from tidemill.plan.query import Query
+from tidemill.rule import engine
+from tidemill.rule.match import Match
+from tidemill.rule.result import Result
+from tidemill.rule.rule import Rule
+from tidemill.search.request import PlanRequest, Point, planned_with
+from tidemill.search.run_plan import RunPlan
+from tidemill.search.seed import COMPOSE, CORE
+from tidemill.settings import PACKS, PlannerSettings
+from tidemill.tvr.form import ATTRIBUTE_DELTA, DELTA, FormKind, Span
+
+SHARE = 0.01
+"""Of the rows of each source that come between two points."""
+PRICE = 0.3
+"""Of work at every point but the last."""
+NO_LIMIT = 600.0
+"""Seconds of a search that is let run to its end."""
+ASSUMED_ROWS = 1e6
+DIFFERENCE = "difference"
+"""The rule that takes the difference of two snapshots."""
+
+
+class _Caught(PySparkException):
+    """The planner was called: nothing more is wanted of the statement."""
+
+
+def as_planned(spark: SparkSession, text: str) -> Query:
+    """A query as the planner gets it."""
+    found: list[Query] = []
+
+    def caught(request: PlanRequest) -> RunPlan:
+        found.append(request.query)
+        raise _Caught("caught")
+
+    with mock.patch("tidemill.runtime.planning.plan_run", caught), suppress(PySparkException):
+        spark.sql(f"EXPLAIN INCREMENTAL PLAN {text}")
+    return found[0]
+
+
+def over(query: Query, points: int, settings: PlannerSettings) -> PlanRequest:
+    """A filled view at the first of so many points, of which the last has output."""
+    there = {n: _change(s.rows or ASSUMED_ROWS, static=s.kind == "static") for n, s in query.sources.items()}
+    ahead = [Point(PRICE if i < points else 1.0, i == points, there, i) for i in range(2, points + 1)]
+    request = PlanRequest(query, "AUTO", there, frozenset(), first=False, full_reason=None, settings=settings)
+    return replace(request, price=PRICE if ahead else 1.0, ahead=planned_with(ahead) if ahead else ())
+
+
+def _change(rows: float, *, static: bool) -> SourceChange:
+    share = 0.0 if static else rows * SHARE
+    return SourceChange(not static, old_readable=True, rows=rows, inserts=share, deletes=share / 2)
+
+
+def priced(plan: RunPlan) -> float:
+    """The estimated cost of all points of a plan."""
+    why = plan.explanation
+    if not why.costs:
+        return plan.estimated
+    return sum(cost * point.price for cost, point in zip(why.costs, why.points, strict=True))
+
+
+def first_packs(number: int) -> frozenset[str]:
+    """So many packs: `delta` and `recompute`, without which nothing can be planned, then the others in their order."""
+    return frozenset(sorted(PACKS, key=lambda p: (p != "recompute", p != "delta"))[:number])
+
+
+@contextmanager
+def _every_interval_by_itself() -> Iterator[None]:
+    """Rules' bodies run for each interval, alike or not."""
+    numbers = count()
+    with mock.patch("tidemill.rule.engine._what_happens", side_effect=numbers):
+        yield
+
+
+@contextmanager
+def _any_order_of_merging() -> Iterator[None]:
+    """A change over several steps is put together from every two parts."""
+
+    def compose(memo: Memo) -> None:
+        for tvr in tuple(memo.tvrs):
+            if not tvr.props.reproducible:
+                continue
+            ways: list[tuple[FormKind, Op]] = [(DELTA, Sum())]
+            for op, inputs in tvr.expressions:
+                partial = Match(memo, tvr.number, op, inputs).partial() if isinstance(op, Aggregate) else None
+                ways += [(ATTRIBUTE_DELTA, Merge(partial))] if partial is not None else []
+            times = sorted({memo.timeline.settled(tvr.props.sources, t) for t in memo.timeline.moments})
+            for i, start in enumerate(times):
+                for j, end in enumerate(times[i + 2 :], i + 2):
+                    for middle in times[i + 1 : j]:
+                        for kind, op in ways:
+                            parts = Span(start, middle), Span(middle, end)
+                            groups = tuple(memo.change(tvr.number, kind, part) for part in parts)
+                            memo.put(memo.change(tvr.number, kind, Span(start, end)), op, groups, COMPOSE, CORE)
+
+    with mock.patch("tidemill.search.space.compose", compose):
+        yield
+
+
+@contextmanager
+def _differences_pruned() -> Iterator[None]:
+    """A difference of snapshots stands only where no other rule has found the change."""
+
+    add = engine._add
+
+    def pruned(memo: Memo, rule: Rule, pack: str, tvr: int, span: Span, result: Result) -> bool:
+        known = memo.group(memo.change(tvr, DELTA, span)).expressions if rule.name == DIFFERENCE else []
+        return not any(e.rule != DIFFERENCE for e in known) and add(memo, rule, pack, tvr, span, result)
+
+    with mock.patch("tidemill.rule.engine._add", pruned):
+        yield
+
+
+VARIANTS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
+    "as it is": nullcontext,
+    "each interval by itself": _every_interval_by_itself,
+    "any order of merging": _any_order_of_merging,
+    "differences pruned": _differences_pruned,
+}
+"""The planner without symmetry of intervals, without the left-deep order, and with Tempura's pruning, which ours does
+without: a part that is cheaper to compute again is worth having."""

@@ -1,0 +1,217 @@
+"""Tables and plots of Tempura's experiments, made from the JSON of a run; numbers come from there alone."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib import pyplot as plt
+
+from benchmarks.data import ROOT
+from benchmarks.tempura import ALL, METHODS, SCENARIOS
+
+PLOTS = ROOT / "docs" / "plots"
+NEAR = 1.1
+"""Within 10 % of the best is as good as the best."""
+Figures = Mapping[str, Any]
+
+
+def sections(figures: Sequence[Figures], note: str) -> Iterator[tuple[str, list[str]]]:
+    """Per part that was run its name and lines; `note`: how and where it was measured."""
+    for part, lines in {"example": _example, "grid": _grid, "planning": _planning}.items():
+        found = [f for f in figures if f["part"] == part]
+        if found:
+            yield part, [*lines(found, note)]
+
+
+def _example(figures: Sequence[Figures], note: str) -> Iterator[str]:
+    yield from ["## The papers' running example", "", note, ""]
+    yield "Tuples at the first point, at the second, and priced, of each method's own plan; the one that is chosen."
+    yield ""
+    yield from _header(["data", "price", "delta", "positive_negative", "recompute", "chosen"])
+    for f in figures:
+        costs = {pack: f"{one:g} + {two:g} = {priced:g}" for pack, (priced, one, two) in f["costs"].items()}
+        cells = [costs[pack] for pack in ("delta", "positive_negative", "recompute")]
+        yield f"| {f['name']} | {f['price']} | {' | '.join(cells)} | {' '.join(f['chosen'])} |"
+
+
+def _header(names: Sequence[str]) -> Iterator[str]:
+    yield f"| {' | '.join(names)} |"
+    yield "|" + "---|" * len(names)
+
+
+class _Cell:
+    """One cell of the grid: figures by method, each round's."""
+
+    def __init__(self, figures: Sequence[Figures]) -> None:
+        self._by_method: dict[str, list[Figures]] = defaultdict(list)
+        for f in figures:
+            self._by_method[f["method"]].append(f)
+
+    def rounds(self, method: str) -> int:
+        return len(self._by_method[method])
+
+    def of(self, method: str, name: str) -> float:
+        """The median over the rounds."""
+        return statistics.median(float(f[name]) for f in self._by_method[method])
+
+    def range(self, method: str) -> tuple[float, float]:
+        measured = [f["measured"] for f in self._by_method[method]]
+        return min(measured), max(measured)
+
+    def state_bytes(self, method: str) -> float:
+        return statistics.median(float(f["last"]["state_bytes"] or 0) for f in self._by_method[method])
+
+    def best(self, name: str) -> str:
+        """The method alone with the least."""
+        return min((m for m in METHODS if m != ALL), key=lambda m: self.of(m, name))
+
+    def relative(self, method: str, name: str) -> float:
+        """Against IM-1, as the paper shows it."""
+        return self.of(method, name) / max(self.of("IM-1", name), 1e-9)
+
+    @property
+    def holds_by_estimate(self) -> bool:
+        return self.of(ALL, "estimated") <= self.of(self.best("estimated"), "estimated") * (1 + 1e-6)
+
+    @property
+    def holds_by_measurement(self) -> bool:
+        return self.of(ALL, "measured") <= NEAR * self.of(self.best("measured"), "measured")
+
+    @property
+    def tie(self) -> bool:
+        """The rounds of both overlap."""
+        return self.range(ALL)[0] <= self.range(self.best("measured"))[1]
+
+
+def _grid(figures: Sequence[Figures], note: str) -> Iterator[str]:
+    cells: dict[tuple[str, str, int], list[Figures]] = defaultdict(list)
+    for f in figures:
+        cells[f["scenario"], f["arrival"], f["query"]].append(f)
+    found = {key: _Cell(each) for key, each in cells.items()}
+    by_estimate = sum(c.holds_by_estimate for c in found.values())
+    near = sum(c.holds_by_measurement for c in found.values())
+    tied = sum(c.holds_by_measurement or c.tie for c in found.values())
+    yield from [f"## Tempura: each method alone, and all together; scale {figures[0]['scale']:g}", "", note, ""]
+    yield f"All together, of {len(found)} cells: at or below the best single method by estimate in {by_estimate};"
+    yield f"best or within 10 % by measurement in {near}, with cells whose rounds overlap in {tied}."
+    yield ""
+    yield "Estimated / measured, as shares of IM-1: of the second run's cost (c_v), or of both runs' priced cost."
+    for scenario in SCENARIOS:
+        chosen = {key: cell for key, cell in found.items() if key[0] == scenario}
+        if chosen:
+            yield from ["", f"### {scenario}", ""]
+            yield from _header(["arrival", "query", *METHODS, "IM-1, CPU ms"])
+            for (_, arrival, query), cell in chosen.items():
+                ratios = [f"{cell.relative(m, 'estimated'):.2f} / {cell.relative(m, 'measured'):.2f}" for m in METHODS]
+                yield f"| {arrival} | {query} | {' | '.join(ratios)} | {cell.of('IM-1', 'measured'):,.0f} |"
+            plot = f"tempura-grid-{scenario}.svg"
+            _bars(chosen, PLOTS / plot, scenario)
+            yield from ["", f"![{scenario}](plots/{plot})"]
+    yield from _states({key: cell for key, cell in found.items() if key[0] == "c_v"})
+    yield from _misled(found, figures)
+
+
+def _states(cells: Mapping[tuple[str, str, int], _Cell]) -> Iterator[str]:
+    if not cells:
+        return
+    yield from ["", "### Bytes of the states after the second run (c_v)", ""]
+    yield from _header(["arrival", "query", *METHODS])
+    for (_, arrival, query), cell in cells.items():
+        yield f"| {arrival} | {query} | {' | '.join(f'{cell.state_bytes(m):,.0f}' for m in METHODS)} |"
+
+
+def _misled(cells: Mapping[tuple[str, str, int], _Cell], figures: Sequence[Figures]) -> Iterator[str]:
+    """Where the planner was told another pattern than the one that came."""
+    told = sorted({f["method"] for f in figures} - set(METHODS))
+    if not told:
+        return
+    yield from ["", "### Wrong estimates: measured, as shares of IM-1", ""]
+    yield from _header(["scenario", "arrival", "query", "best single", ALL, *told])
+    for (scenario, arrival, query), cell in cells.items():
+        if all(cell.rounds(method) for method in told):
+            ratios = [f"{cell.relative(m, 'measured'):.2f}" for m in (cell.best("measured"), ALL, *told)]
+            yield f"| {scenario} | {arrival} | {query} | {' | '.join(ratios)} |"
+
+
+def _bars(cells: Mapping[tuple[str, str, int], _Cell], path: Path, title: str) -> None:
+    """Measured shares of IM-1: a group of bars per cell."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mpl.rcParams["svg.hashsalt"] = "tidemill"  # the same figures give the same file
+    figure, axes = plt.subplots(figsize=(max(6.0, 0.7 * len(cells)), 4), layout="constrained")
+    width = 0.8 / len(METHODS)
+    for i, method in enumerate(METHODS):
+        heights = [cell.relative(method, "measured") for cell in cells.values()]
+        axes.bar([x + i * width for x in range(len(cells))], heights, width, label=method)
+    labels = ["\n".join([f"q{query}", *arrival.split(", ")]) for _, arrival, query in cells]
+    axes.set_xticks([x + 0.4 for x in range(len(cells))], labels, fontsize=6)
+    axes.set_ylabel("CPU, share of IM-1")
+    axes.set_title(title)
+    axes.legend(ncols=len(METHODS), fontsize=7)
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+def _planning(figures: Sequence[Figures], note: str) -> Iterator[str]:
+    by_kind: dict[str, list[Figures]] = defaultdict(list)
+    for f in figures:
+        by_kind[f["of"]].append(f)
+    yield from ["## Tempura: how long planning takes", "", note, ""]
+    if queries := by_kind["queries"]:
+        yield from _queries(queries)
+    for kind, what in (("points", "points"), ("packs", "packs"), ("ablation", "variant")):
+        if by_kind[kind]:
+            yield from ["", f"### {TITLES[kind]}", ""]
+            yield from _against_first(by_kind[kind], what)
+
+
+TITLES = {
+    "points": "More points (at most four are planned jointly)",
+    "packs": "More packs",
+    "ablation": "Without a device of the search, at four points",
+}
+
+
+def _queries(figures: Sequence[Figures]) -> Iterator[str]:
+    seconds = sorted(f["seconds"] for f in figures)
+    within = [sum(s <= limit for s in seconds) for limit in (1, 3, 14)]
+    dearer = sum(f["limited"]["3"] > 1.05 * f["limited"]["30"] for f in figures)
+    yield f"{len(figures)} queries of TPC-DS at three points, the search run to its end: {within[0]} within 1 s,"
+    middle, longest = statistics.median(seconds), seconds[-1]
+    yield f"{within[1]} within 3 s, {within[2]} within 14 s; median {middle:.2f} s, longest {longest:.1f} s."
+    yield f"What is found within 3 s costs over 5 % more than what is found within 30 s for {dearer} of them."
+    plot = "tempura-planning.svg"
+    PLOTS.mkdir(parents=True, exist_ok=True)
+    mpl.rcParams["svg.hashsalt"] = "tidemill"
+    figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
+    axes.step(seconds, [(i + 1) / len(seconds) for i in range(len(seconds))], where="post")
+    axes.set_xlabel("seconds of planning")
+    axes.set_ylabel("share of the queries")
+    axes.set_ylim(0, 1)
+    figure.savefig(PLOTS / plot, metadata={"Date": None})
+    plt.close(figure)
+    yield from ["", f"![seconds of planning](plots/{plot})", "", "The ten that take longest:", ""]
+    yield from _header(["query", "seconds", "groups", "rules fired"])
+    for f in sorted(figures, key=lambda f: -f["seconds"])[:10]:
+        yield f"| {f['query']} | {f['seconds']:.2f} | {f['groups']:,} | {f['rules_fired']:,} |"
+
+
+def _against_first(figures: Sequence[Figures], what: str) -> Iterator[str]:
+    """Medians over the queries of the ratios against the first value."""
+    values = list(dict.fromkeys(f[what] for f in figures))
+    by_place = {(f[what], f["query"]): f for f in figures}
+    numbers = sorted({f["query"] for f in figures})
+    yield f"Medians over the queries {', '.join(map(str, numbers))}; ratios against the first line."
+    yield ""
+    yield from _header([what, "seconds", "seconds, ratio", "rules fired, ratio", "groups, ratio", "plan's cost, ratio"])
+    for value in values:
+        ratios = [
+            statistics.median(by_place[value, n][name] / max(by_place[values[0], n][name], 1e-9) for n in numbers)
+            for name in ("seconds", "rules_fired", "groups", "cost")
+        ]
+        seconds = statistics.median(by_place[value, n]["seconds"] for n in numbers)
+        yield f"| {value} | {seconds:.2f} | {' | '.join(f'{r:.2f}' for r in ratios)} |"

@@ -1,0 +1,136 @@
+"""Tempura's experiments on two runs (section 8.2): its queries, patterns of arrival, objectives and methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from benchmarks import tpcds
+from tidemill.settings import PACKS
+
+QUERIES = (10, 35, 40, 80, 93)
+"""The paper's four that it names, and one more of joins with aggregates."""
+SALES = ("store_sales", "catalog_sales", "web_sales")
+RETURNS = ("store_returns", "catalog_returns", "web_returns")
+FACTS = SALES + RETURNS
+UNREAD = ("inventory",)
+BUCKETS = 60
+"""Facts are dealt into so many by a hash of their key; a pattern takes some for each run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Which share of the facts is there at the first run, and of which facts how many are taken back by the second.
+
+    `first`: buckets of the first run; the rest comes before the second. `retracted`: buckets of the first that go then.
+    """
+
+    name: str
+    first: int
+    retracted: Mapping[str, int]
+
+    def later(self, table: str, rows: int) -> tuple[int, int]:
+        """Inserts and deletes of a table of so many rows before the second run, as the planner is told them."""
+        return rows * (BUCKETS - self.first) // BUCKETS, rows * self.retracted.get(table, 0) // BUCKETS
+
+
+ARRIVALS = {
+    a.name: a
+    for a in (
+        Arrival("1:1", 30, {}),
+        Arrival("4:1", 48, {}),
+        Arrival("2:1, sales retracted", 40, dict.fromkeys(SALES, 4)),
+        Arrival("2:1, both retracted", 40, dict.fromkeys(FACTS, 4)),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What is minimised: the price of the first run, which has no output; or, without one, the cost vector from the
+    last run backwards, both runs having output (the paper's c_v)."""
+
+    name: str
+    price: float | None
+
+    @property
+    def clauses(self) -> str:
+        if self.price is None:
+            return "SCHEDULE (ON DEMAND)"
+        return f"SCHEDULE (ON DEMAND COST {self.price} NO OUTPUT, ON DEMAND) INITIALIZE DEFERRED"
+
+    @property
+    def confs(self) -> dict[str, str]:
+        return {"spark.tidemill.cost.objective": "last" if self.price is None else "priced"}
+
+    def priced(self, first: float, last: float) -> float:
+        """What the scenario counts of the costs of both runs; of the vector its most significant entry."""
+        return last if self.price is None else self.price * first + last
+
+
+SCENARIOS = {s.name: s for s in (Scenario("c_v", None), Scenario("0.3", 0.3), Scenario("0.7", 0.7))}
+ALL = "all"
+METHODS = {
+    "IM-1": ("delta",),
+    "IM-2": ("delta", "positive_negative"),
+    "OJV": ("delta", "outer_join_view"),
+    "HOV": ("delta", "higher_order"),
+    ALL: PACKS,
+}
+"""The paper's names; each builds upon delta queries, and may recompute a part where it has no rule."""
+
+
+def confs(scenario: Scenario, method: str) -> dict[str, str]:
+    """The settings of a cell."""
+    packs = METHODS[method]
+    toggles = {
+        f"spark.tidemill.method.{pack}.enabled": str(pack in packs or pack == "recompute").lower() for pack in PACKS
+    }
+    return {**scenario.confs, **toggles}
+
+
+def expected(arrival: Arrival, rows: Mapping[str, int], read: frozenset[str]) -> str:
+    """The clause that says what comes until the second run, of the tables of facts that a query reads."""
+    told = []
+    for table in FACTS:
+        if table in read:
+            inserts, deletes = arrival.later(table, rows[table])
+            together = inserts + deletes
+            told.append(f"{table} {together} ROWS WITH {round(100 * deletes / together)} PERCENT DELETES")
+    return f"EXPECT ({', '.join(told)})"
+
+
+def load(spark: SparkSession, folder: Path, arrival: Arrival) -> dict[str, int]:
+    """Creates the tables of a pattern in the current database as they are at the first run; rows of the facts in all.
+
+    Sales and returns are dealt apart: returns come before their sales and after them.
+    """
+    counts = {}
+    for table in tpcds.TABLES:
+        if table.name in UNREAD:
+            continue
+        rows = f"SELECT * FROM parquet.`{folder / table.name}.parquet`"
+        if table.name in FACTS:
+            counts[table.name] = spark.sql(rows).count()
+            rows += f" WHERE {_bucket(table.key)} < {arrival.first}"
+        feed = "TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+        spark.sql(f"CREATE TABLE {table.name} USING delta {feed} AS {rows}")
+    return counts
+
+
+def second(spark: SparkSession, folder: Path, arrival: Arrival) -> None:
+    """What happens to the tables before the second run."""
+    for table in tpcds.TABLES:
+        if table.name in FACTS:
+            bucket = _bucket(table.key)
+            if gone := arrival.retracted.get(table.name, 0):
+                spark.sql(f"DELETE FROM {table.name} WHERE {bucket} < {gone}")
+            rows = f"SELECT * FROM parquet.`{folder / table.name}.parquet` WHERE {bucket} >= {arrival.first}"
+            spark.sql(f"INSERT INTO {table.name} {rows}")
+
+
+def _bucket(key: tuple[str, ...]) -> str:
+    return f"pmod(xxhash64({', '.join(key)}), {BUCKETS})"
