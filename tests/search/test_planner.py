@@ -192,6 +192,14 @@ def test_under_auto_it_is_recomputed_alone() -> None:
     assert "recompute" in plan.methods
 
 
+@pytest.mark.parametrize(
+    ("cycle", "kept"), [({}, 1), ({0: (10.0, 0.0)}, 1), ({2: (0.0, 0.0)}, 1), ({0: (0.0, 0.0)}, 0)]
+)
+def test_states_are_kept_for_what_is_expected(cycle: Mapping[int, tuple[float, float]], kept: int) -> None:
+    """A table that does not change needs none; of others than it, nothing follows."""
+    assert len(planned(SUMS, first=True, cycle=cycle).states) == kept
+
+
 def test_the_states_that_the_next_run_reads_are_kept() -> None:
     plan = planned(SUMS, first=True)
     assert [s.form for s in plan.states] == ["attribute"]

@@ -66,7 +66,8 @@ def _check(jvm: Jvm, view: View, action: Action) -> None:
             working = sessions.working(jvm, view.definition.settings)
             with analysis.analysed_again(working, view.definition) as document:
                 analysis.check_findings(document, policy)
-                planning.filling(working, document, policy, view.definition.settings, sessions.planner_settings(jvm))
+                terms = replace(view.definition.terms, policy=policy)
+                planning.filling(working, document, terms, sessions.planner_settings(jvm))
         case SetPolicy("AUTO") if view.definition.create.policy == "FULL":
             working = sessions.working(jvm, view.definition.settings)
             with analysis.analysed_again(working, view.definition) as document:

@@ -23,6 +23,9 @@ Until point k + 1, from point k, of one source (`Outlook.ahead`):
    than it was measured: with less time seen than the stretch takes, there is no answer.
 4. No answer: the caller takes it that the next step is like the one before.
 
+What states are chosen for is a whole cycle (`per_cycle`): what EXPECT says of it. COMPLETE says nothing of the cycles
+to come.
+
 Where a point is run by hand, its clock time stands for the time of the run. Summer time is not looked at.
 """
 
@@ -150,6 +153,16 @@ def expectations(
             raise _invalid(f"the table {name} is given twice")
         found[name] = expectation
     return found
+
+
+def per_cycle(expected: Mapping[str, Expectation]) -> dict[str, Rows]:
+    """What comes into each source in a cycle, where EXPECT says so; one that is told per day is taken to be a day.
+
+    >>> per_cycle({"t": Expectation(("t",), 200, "CYCLE", 10.0), "done": Expectation(("done",))})
+    {'t': (180.0, 20.0)}
+    """
+    told = {name: (e.rows, e.deletes / 100) for name, e in expected.items() if e.rows is not None}
+    return {name: (rows * (1 - share), rows * share) for name, (rows, share) in told.items()}
 
 
 def _invalid(reason: str) -> TidemillError:

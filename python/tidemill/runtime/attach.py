@@ -68,9 +68,7 @@ def attach(
 
 def _fill(jvm: Jvm, view: View, draft: Draft) -> None:
     settings = sessions.planner_settings(jvm)
-    situation, plan = planning.filling(
-        draft.working, draft.document, draft.statement.policy, view.definition.settings, settings
-    )
+    situation, plan = planning.filling(draft.working, draft.document, view.definition.terms, settings)
     occasion = Occasion.now(len(draft.statement.schedule), "CREATE")
     view.publish(running.run(draft.working, view, situation, lambda _: plan, occasion))
 

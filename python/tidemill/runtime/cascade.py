@@ -122,8 +122,7 @@ def _surveyed(
         sources.append(source)
     document = {**node.document, "sources": sources}
     definition, head = node.view.definition, node.view.head
-    policy, captured = definition.create.policy, definition.settings
-    situation = survey(node.working, document, head, policy, captured, settings, at)
+    situation = survey(node.working, document, head, definition.terms, settings, at)
     for number, below in upstream.items():
         if dry and below.row.kind != "NO_DATA":
             situation = _expecting(situation, number, below.row)

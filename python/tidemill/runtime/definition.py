@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from tidemill.runtime.arrivals import Rows, expectations, per_cycle
 from tidemill.runtime.files import numbered
 from tidemill.runtime.wire import Type
 from tidemill.sql.statements import (
     Action,
     Create,
+    Expectation,
     Resume,
     SetComment,
     SetExpect,
@@ -47,6 +49,19 @@ class ViewColumn:
     name: str
     type: Type
     comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a view's statement says that bears on every run.
+
+    `captured`: the settings that give the query its meaning. `cycle`: rows inserted into and deleted from a source in
+    a cycle, by its name, where EXPECT says so.
+    """
+
+    policy: str
+    captured: Mapping[str, str]
+    cycle: Mapping[str, Rows] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +113,15 @@ class Definition:
     def schema(self) -> dict[str, Any]:
         """The columns as a StructType in JSON."""
         return {"type": "struct", "fields": [_field(c) for c in self.columns]}
+
+    @property
+    def expected(self) -> dict[str, Expectation]:
+        """EXPECT by the names of the sources."""
+        return expectations(self.create.expect, self.namespace, (str(s["name"]) for s in self.sources))
+
+    @property
+    def terms(self) -> Terms:
+        return Terms(self.create.policy, self.settings, per_cycle(self.expected))
 
     @property
     def create(self) -> Create:

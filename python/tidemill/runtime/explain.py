@@ -11,7 +11,8 @@ from typing import Any
 from tidemill.bridge.jvm import Jvm
 from tidemill.explain import explained
 from tidemill.runtime import analysis, planning, sessions, views
-from tidemill.runtime.arrivals import Outlook, Run, expectations
+from tidemill.runtime.arrivals import Outlook, Run, expectations, per_cycle
+from tidemill.runtime.definition import Terms
 from tidemill.runtime.situation import Situation, survey
 from tidemill.runtime.views import View
 from tidemill.search.run_plan import RunPlan
@@ -53,8 +54,7 @@ def _of_view(jvm: Jvm, view: View) -> RunPlan:
     """The plan of the next run at the present positions; with nothing new, of a run after a small change."""
     working = sessions.working(jvm, view.definition.settings)
     with analysis.analysed_again(working, view.definition) as document:
-        policy, captured = view.definition.create.policy, view.definition.settings
-        situation = survey(working, document, view.head, policy, captured, sessions.planner_settings(jvm))
+        situation = survey(working, document, view.head, view.definition.terms, sessions.planner_settings(jvm))
         idle = situation.idle
         if idle:
             assert view.head is not None
@@ -92,6 +92,7 @@ def _analysed(jvm: Jvm, create: Create) -> Iterator[tuple[Situation, Outlook]]:
     with analysis.analysed(working, create.query, captured["catalog"], captured["namespace"]) as document:
         analysis.check_findings(document, create.policy)
         names = (str(s["name"]) for s in document["sources"])
-        outlook = Outlook(create.schedule, expectations(create.expect, captured["namespace"], names))
+        expected = expectations(create.expect, captured["namespace"], names)
+        terms = Terms(create.policy, captured["confs"], per_cycle(expected))
         settings = sessions.planner_settings(jvm)
-        yield survey(working, document, None, create.policy, captured["confs"], settings), outlook
+        yield survey(working, document, None, terms, settings), Outlook(create.schedule, expected)

@@ -10,6 +10,7 @@ from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.runtime.arrivals import Outlook, Rows
+from tidemill.runtime.definition import Terms
 from tidemill.runtime.history import RunRow
 from tidemill.runtime.record import Record, StoredState
 from tidemill.runtime.situation import Situation, survey
@@ -39,8 +40,10 @@ def _request(
     held = 0
     if head is not None and head.held_run is not None and HELD not in lost:
         held = head.moment_of(head.held_run)
+    cycle = situation.terms.cycle
     return PlanRequest(
         query=situation.query,
+        cycle={n: cycle[s.name] for n, s in situation.query.sources.items() if s.name in cycle},
         policy=situation.policy,
         sources=situation.changes,
         states=frozenset(states),
@@ -58,7 +61,7 @@ def _request(
         held=held,
         rows=None if head is None or head.rows is None else float(head.rows),
         held_rows=float(sum(p.rows for p in head.held)) if head is not None else 0.0,
-        meaning="\n".join(f"{name}={value}" for name, value in sorted(situation.captured.items())),
+        meaning="\n".join(f"{name}={value}" for name, value in sorted(situation.terms.captured.items())),
     )
 
 
@@ -133,13 +136,13 @@ def plan(
 
 
 def filling(
-    jvm: Jvm, document: Mapping[str, Any], policy: str, captured: Mapping[str, str], settings: PlannerSettings
+    jvm: Jvm, document: Mapping[str, Any], terms: Terms, settings: PlannerSettings
 ) -> tuple[Situation, RunPlan]:
     """The first run of a query: what it knows, and its plan, if the policy allows such a view.
 
     Raises TIDEMILL_SOURCE_WITHOUT_CHANGES or TIDEMILL_NOT_INCREMENTAL.
     """
-    situation = survey(jvm, document, None, policy, captured, settings)
+    situation = survey(jvm, document, None, terms, settings)
     found = plan(situation, "FIRST")
     check_policy(situation, found)
     return situation, found

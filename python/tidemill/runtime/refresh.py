@@ -45,6 +45,5 @@ def _alone(jvm: Jvm, view: View, wanted: Wanted) -> RunRow:
     view.publish_if_behind()
     working = sessions.working(jvm, view.definition.settings)
     with analysis.analysed_again(working, view.definition, view.head) as document:
-        policy, captured = view.definition.create.policy, view.definition.settings
-        situation = survey(working, document, view.head, policy, captured, sessions.planner_settings(jvm))
+        situation = survey(working, document, view.head, view.definition.terms, sessions.planner_settings(jvm))
         return runs.perform(jvm, working, view, situation, wanted).row

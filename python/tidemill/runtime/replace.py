@@ -73,9 +73,8 @@ def _switch(jvm: Jvm, view: View, draft: Draft, sql: str) -> None:
         takes_in=views.newest_amendment(view),
         **draft.fields(),
     )
-    create = definition.create
     settings = sessions.planner_settings(jvm)
-    situation = survey(draft.working, draft.document, view.head, create.policy, definition.settings, settings)
+    situation = survey(draft.working, draft.document, view.head, definition.terms, settings)
     situation = _new_sources_told_apart(situation)
     lost = view.lost()
 

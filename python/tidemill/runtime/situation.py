@@ -13,6 +13,7 @@ from tidemill.plan.ops import Scan, Tree
 from tidemill.plan.query import Query, read_query
 from tidemill.runtime import analysis
 from tidemill.runtime.arrivals import Arrived, Rows, place
+from tidemill.runtime.definition import Terms
 from tidemill.runtime.record import Record, SourceAt
 from tidemill.settings import PlannerSettings
 from tidemill.sources.base import Source
@@ -26,21 +27,24 @@ class Situation:
 
     `positions`: at each moment, by number of source: where the content stands (or, before there is any, the first
     state), where runs without output have left something, and now. `changes`: from the first moment to now, `between`
-    step by step, empty if there is one. `captured`: the settings that give the query its meaning. `fingerprint` and
+    step by step, empty if there is one. `fingerprint` and
     `functions` as in `analysis`.
     """
 
     document: Mapping[str, Any]
     query: Query
-    captured: Mapping[str, str]
+    terms: Terms
     settings: PlannerSettings
-    policy: str
     head: Record | None
     positions: tuple[Mapping[int, Any], ...]
     changes: Mapping[int, SourceChange]
     between: tuple[Mapping[int, SourceChange], ...]
     fingerprint: str
     functions: Mapping[str, str]
+
+    @property
+    def policy(self) -> str:
+        return self.terms.policy
 
     @property
     def old(self) -> Mapping[int, Any]:
@@ -189,14 +193,13 @@ def survey(
     jvm: Jvm,
     document: Mapping[str, Any],
     head: Record | None,
-    policy: str,
-    captured: Mapping[str, str],
+    terms: Terms,
     settings: PlannerSettings,
     at: Mapping[int, Any] | None = None,
 ) -> Situation:
     """Pins all sources of an analysed query and says what changed.  No Spark job runs.
 
-    `captured`: as in `Definition.settings`. `at`: positions, by number of source, that were pinned before.
+    `at`: positions, by number of source, that were pinned before.
     """
     query = read_query(document)
     numbers = sorted(query.sources)
@@ -215,9 +218,8 @@ def survey(
     return Situation(
         document=document,
         query=query,
-        captured=captured,
+        terms=terms,
         settings=settings,
-        policy=policy,
         head=head,
         positions=tuple(dict(zip(numbers, positions, strict=True)) for positions in moments),
         changes={n: p.change for n, p in zip(numbers, pinned, strict=True)},

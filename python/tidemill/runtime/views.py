@@ -10,7 +10,7 @@ from functools import cached_property
 from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.errors import TidemillError
 from tidemill.runtime import catalog
-from tidemill.runtime.arrivals import RUNS_READ, TIME_ZONE, Outlook, Run, expectations, zone_of
+from tidemill.runtime.arrivals import RUNS_READ, TIME_ZONE, Outlook, Run, zone_of
 from tidemill.runtime.catalog import Entry
 from tidemill.runtime.definition import AMENDMENTS, VIEW_FILE, Definition, definition_file
 from tidemill.runtime.files import Files, Status, child, numbered
@@ -83,7 +83,7 @@ class View:
         create = definition.create
         return Outlook(
             schedule=create.schedule,
-            expect=expectations(create.expect, definition.namespace, (str(s["name"]) for s in definition.sources)),
+            expect=definition.expected,
             runs=(*runs, *present),
             said=definition.expect_said,
             zone=zone_of(definition.settings.get(TIME_ZONE, "UTC")),

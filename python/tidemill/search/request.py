@@ -74,6 +74,7 @@ class PlanRequest:
         price: of a unit of this run's work.
         point: the number of this run's point in the schedule.
         ahead: the points to come. If there are any, this run has no output.
+        cycle: rows inserted and deleted in a cycle, by source, where that is expected; what states are chosen for.
         measured: rows of forms of relations that are known, times being the moments planned; others are estimated.
     """
 
@@ -99,6 +100,7 @@ class PlanRequest:
     price: float = 1.0
     point: int = 1
     ahead: tuple[Point, ...] = ()
+    cycle: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     measured: Measured = lambda _tree, _form: None
 
     @property

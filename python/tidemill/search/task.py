@@ -161,7 +161,10 @@ class PlanningTask:
 
     def worth_keeping(self) -> frozenset[str]:
         """Names of the states to keep for changes like those to come."""
-        assumed = {n: _assumed(s, self.request.query.sources[n].kind) for n, s in self.request.sources.items()}
+        kinds, cycle = self.request.query.sources, self.request.cycle
+        assumed = {n: _assumed(s, kinds[n].kind, cycle.get(n)) for n, s in self.request.sources.items()}
+        if not any(change.changed for change in assumed.values()):
+            return frozenset()
         found = self.space([assumed], Kept(None))
         anew = self.extractor(found, past=False)
         made = {c.name: base(found.memo, c, found.now) for c in found.candidates}
@@ -182,8 +185,9 @@ def unchanged(sources: Mapping[int, SourceChange]) -> dict[int, SourceChange]:
     return {n: replace(s, changed=False) for n, s in sources.items()}
 
 
-def _assumed(source: SourceChange, kind: str) -> SourceChange:
+def _assumed(source: SourceChange, kind: str, cycle: tuple[float, float] | None) -> SourceChange:
+    """What is taken to happen to a source from run to run; `cycle`: inserts and deletes, if they are expected."""
     rows = max(source.rows or ASSUMED_ROWS, ASSUMED_ROWS)
-    share = rows * ASSUMED_SHARE
-    changed = kind != "static"
-    return replace(source, changed=changed, old_readable=True, reason=None, rows=rows, inserts=share, deletes=share)
+    inserts, deletes = cycle or (rows * ASSUMED_SHARE, rows * ASSUMED_SHARE)
+    changed = kind != "static" and inserts + deletes > 0
+    return replace(source, changed=changed, old_readable=True, reason=None, rows=rows, inserts=inserts, deletes=deletes)

@@ -44,6 +44,7 @@ def not_in_effect(statement: Create) -> tuple[tuple[str, str], ...]:
     found: list[tuple[str, str]] = []
     if any(isinstance(point.trigger, AtTime) for point in statement.schedule):
         found.append(("AT", "The clock does not fire AT points yet: run them with REFRESH INCREMENTAL VIEW ... AT n."))
-    if statement.expect and all(point.output for point in statement.schedule):
-        found.append(("EXPECT", "Only plans of points without output look ahead, and the schedule has none."))
+    complete = statement.expect and all(expected.rows is None for expected in statement.expect)
+    if complete and all(point.output for point in statement.schedule):
+        found.append(("EXPECT", "COMPLETE is for points without output, and the schedule has none."))
     return tuple(found)
