@@ -8,11 +8,14 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+import pytest
 from pyspark.sql import Row, SparkSession
 
 import tidemill
 from tests.conftest import Oracle, location_of
 from tests.runtime.conftest import SUMMARY
+from tidemill.runtime import views
+from tidemill.search import past
 
 COLUMNS = (
     "run bigint, view string, point int, trigger string, kind string, reason string, methods array<string>, "
@@ -44,6 +47,23 @@ def test_columns_and_order(spark: SparkSession, sales: str) -> None:
         assert len(row.positions) == 2
     assert rows[0].positions != rows[1].positions
     assert spark.sql("SHOW REFRESHES IN summary LIMIT 1").collect() == rows[:1]
+
+
+def test_regret(spark: SparkSession, sales: str, refresh: Callable[..., Row], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs too small to tell are given weight here; what they took is not asserted, but what follows from it is."""
+    monkeypatch.setattr(past, "LEAST", 0.0)
+    monkeypatch.setattr(views, "LEAST", 0.0)
+    monkeypatch.setattr(past, "ALIKE", float("inf"))
+    spark.sql(f"CREATE INCREMENTAL VIEW summary SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {SUMMARY}")
+    filled = spark.sql("SHOW REFRESHES IN summary").collect()[0]
+    spark.sql("INSERT INTO sales VALUES ('o5','c2',300)")
+    row = refresh("summary")
+    assert (filled.regret, row.kind) == (None, "INCREMENTAL")
+    assert row.regret is not None
+    assert 0 <= row.regret <= row.measured_cost
+    monkeypatch.setattr(past, "LEAST", float("inf"))
+    spark.sql("INSERT INTO sales VALUES ('o6','c2',300)")
+    assert refresh("summary").regret is None
 
 
 def test_show_views(spark: SparkSession, events: str) -> None:

@@ -20,6 +20,7 @@ from tidemill.rule.engine import Budget
 from tidemill.search.costing import CONTENT, Facts
 from tidemill.search.extract import Extractor
 from tidemill.search.join_order import Input, join_order
+from tidemill.search.past import Past, PastRun
 from tidemill.search.planner import plan_run
 from tidemill.search.request import PlanRequest
 from tidemill.search.run_plan import RunPlan
@@ -134,6 +135,26 @@ def test_a_small_change_is_followed_and_a_large_one_is_not() -> None:
     assert planned(EXTREMA).kind == "INCREMENTAL"
     large = planned(EXTREMA, {0: change(share=3.0)} | {n: change(changed=False) for n in (1, 2)})
     assert (large.kind, large.reason, large.methods) == ("FULL", "COST", ("recompute",))
+
+
+def test_what_runs_took_decides_where_that_is_known_of_both_sides() -> None:
+    """Full runs took more than was estimated, incremental ones less; and the other way round."""
+    many = {0: change(share=3.0)} | {n: change(changed=False) for n in (1, 2)}
+    whole, part = planned(EXTREMA, many).estimated, planned(EXTREMA, many, policy="STRICT").estimated
+    assert planned(EXTREMA, many).kind == "FULL"
+    known = [PastRun("FULL", whole, 50 * whole), PastRun("INCREMENTAL", part, part / 2)]
+    plan = planned(EXTREMA, many, past=Past(known))
+    assert plan.kind == "INCREMENTAL"
+    assert plan.rejected == pytest.approx(50 * whole)
+    assert planned(EXTREMA, many, past=Past(known[:1])).kind == "FULL"
+    few = planned(EXTREMA)
+    known = [PastRun("FULL", whole, 0.6 * whole), PastRun("INCREMENTAL", few.estimated, 9 * few.estimated)]
+    plan = planned(EXTREMA, past=Past(known))
+    assert plan.kind == "FULL"
+    assert plan.rejected == pytest.approx(9 * few.estimated)
+    plan = planned(EXTREMA, past=Past(known), policy="STRICT")
+    assert plan.kind == "INCREMENTAL"
+    assert plan.rejected == pytest.approx(0.6 * whole)
 
 
 def test_a_full_run_by_reason() -> None:

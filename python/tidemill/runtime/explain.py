@@ -15,6 +15,7 @@ from tidemill.runtime.arrivals import Outlook, Run, expectations, per_cycle
 from tidemill.runtime.definition import Terms
 from tidemill.runtime.situation import Situation, survey
 from tidemill.runtime.views import View
+from tidemill.search.past import NOTHING_PAST, Past
 from tidemill.search.run_plan import RunPlan
 from tidemill.sql.statements import Create, Explain, OnDemand, Point
 
@@ -64,7 +65,7 @@ def _of_view(jvm: Jvm, view: View) -> RunPlan:
         number = last + 1 if last < len(schedule) else 1
         arrived = situation.arrived(schedule, number)
         present = Run(None, time.time(), replace(arrived, rows={}) if idle else arrived)
-        return _of_cycle(situation, number, view.outlook(present))
+        return _of_cycle(situation, number, view.outlook(present), view.past())
 
 
 def _of_create(jvm: Jvm, create: Create) -> RunPlan:
@@ -76,12 +77,12 @@ def _of_create(jvm: Jvm, create: Create) -> RunPlan:
         return _of_cycle(after, 1, outlook)
 
 
-def _of_cycle(situation: Situation, number: int, outlook: Outlook) -> RunPlan:
+def _of_cycle(situation: Situation, number: int, outlook: Outlook, past: Past = NOTHING_PAST) -> RunPlan:
     """The plan of a point and of all after it until the next with output, which are planned together."""
     forced, point = planning.forced(situation, requested=False), outlook.schedule[number - 1]
     if forced is None and not point.output:
         return planning.early(situation, number, outlook)
-    return planning.plan(situation, forced, point=(number, point.cost))
+    return planning.plan(situation, forced, point=(number, point.cost), past=past)
 
 
 @contextmanager

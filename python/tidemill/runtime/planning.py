@@ -15,6 +15,7 @@ from tidemill.runtime.history import RunRow
 from tidemill.runtime.record import Record, StoredState
 from tidemill.runtime.situation import Situation, survey
 from tidemill.search.costing import HELD
+from tidemill.search.past import NOTHING_PAST, Past
 from tidemill.search.planner import plan_run
 from tidemill.search.request import PlanRequest, planned_with
 from tidemill.search.request import Point as Expected
@@ -112,17 +113,18 @@ def plan(
     lost: Collection[str] = (),
     refill: str | None = None,
     point: tuple[int, float] = (1, 1.0),
+    past: Past = NOTHING_PAST,
 ) -> RunPlan:
     """The plan of a run with output; `full_reason` forces a full one.
 
     `lost`: states that cannot be read and are to be made anew. `refill`: why the content cannot be built upon. `point`:
-    number and price, as EXPLAIN shows them.
+    number and price, as EXPLAIN shows them. `past`: what earlier runs took.
 
     Raises TIDEMILL_NOT_INCREMENTAL under STRICT if the run would be full for a reason in the data, and under
     INCREMENTAL and STRICT if an operator has no rule.
     """
     request = _request(situation, full_reason, lost, refill)
-    run = plan_run(replace(request, point=point[0], price=point[1]))
+    run = plan_run(replace(request, point=point[0], price=point[1], past=past))
     code = (run.reason or "").split(":")[0]
     if situation.policy == "STRICT" and run.kind == "FULL" and code not in ALLOWED_UNDER_STRICT:
         raise TidemillError(

@@ -173,6 +173,7 @@ class _Executed:
     def row(self, occasion: Occasion, states: Iterable[StoredState], rows_out: Counts | None) -> RunRow:
         """The run's row."""
         plan, work = self.plan, self.execution.work
+        measured = work.cpu_ms if self.situation.settings.cost_model == "default" else None
         return replace(
             row_of(self.view, occasion, plan.kind, self.situation),
             run=self.number,
@@ -184,7 +185,8 @@ class _Executed:
             cpu_ms=round(work.cpu_ms),
             jobs=work.jobs,
             estimated_cost=float(plan.estimated),
-            measured_cost=work.cpu_ms if self.situation.settings.cost_model == "default" else None,
+            measured_cost=measured,
+            regret=max(0.0, measured - plan.rejected) if measured is not None and plan.rejected is not None else None,
             state_bytes=sum(s.bytes for s in states),
         )
 

@@ -48,7 +48,7 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Wa
         if not wanted.output:
             return _early(view, situation, occasion, lost)
         refill = f"STATE_LOST: {lost.content}" if lost.content is not None else None
-        return planning.plan(situation, planning.forced(situation, wanted.full), lost.states, refill)
+        return planning.plan(situation, planning.forced(situation, wanted.full), lost.states, refill, past=view.past())
 
     plan = planned(lost) if wanted.output or _may_work_early(situation, lost) else None
     if plan is None or not (plan.steps or wanted.output):

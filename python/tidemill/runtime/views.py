@@ -19,7 +19,11 @@ from tidemill.runtime.log import Log
 from tidemill.runtime.record import File, Record, arrived_of
 from tidemill.runtime.results import Result, result_of
 from tidemill.search.costing import HELD
+from tidemill.search.past import LEAST, NOTHING_PAST, Past, PastRun
 from tidemill.sql.statements import Action, action_from_json, to_json
+
+RUNS_WEIGHED = 16
+"""Runs whose cost is set against what was estimated for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,19 @@ class View:
     def history(self, limit: int | None) -> list[RunRow]:
         """The rows of its runs, newest first."""
         return [RunRow.from_json(row) for row in self.log.history(limit)]
+
+    def past(self) -> Past:
+        """What its last runs took; nothing where the last one took too little to tell."""
+        head = self.head
+        if head is None or (head.row.measured_cost or 0.0) < LEAST:
+            return NOTHING_PAST
+        return Past(
+            [
+                PastRun(row.kind, row.estimated_cost, row.measured_cost)
+                for row in self.history(RUNS_WEIGHED)
+                if row.estimated_cost is not None and row.measured_cost is not None
+            ]
+        )
 
     def lost(self) -> Lost:
         """What of the last run's files is gone, or is not as it was written.  No Spark job runs."""

@@ -51,15 +51,31 @@ class IncrementalRun:
         if plan is None:
             return full(self.task, self.lost or self._why_not(found))
         if self.request.policy != "AUTO" or self.request.settings.prefer is not None:
-            return plan
+            return self._beside_full(plan)
         if not _from_the_past(plan):
             plan = self._change(found, lambda _, followed: self.task.without_recompute(found, followed))
             if plan is None:
                 return full(self.task, self.lost or self._why_not(found))
-        rival = full(self.task, self.lost or "COST")
-        if rival.estimated < plan.estimated - self.task.model.noise:
-            return replace(rival, explanation=replace(rival.explanation, rivals=plan.explanation.rivals))
-        return plan
+        return self._cheaper(plan, full(self.task, self.lost or "COST"))
+
+    def _cheaper(self, plan: RunPlan, rival: RunPlan) -> RunPlan:
+        """The cheaper one of an incremental plan and a full one: by what runs like both took, where that is known of
+        both, else by their estimates."""
+        likely = {p.kind: self.request.past.likely(p.kind, p.estimated) for p in (plan, rival)}
+        mine, other = likely[plan.kind], likely[rival.kind]
+        if mine is None or other is None:
+            mine, other = plan.estimated, rival.estimated
+        if other < mine - self.task.model.noise:
+            explanation = replace(rival.explanation, rivals=plan.explanation.rivals)
+            return replace(rival, explanation=explanation, rejected=likely[plan.kind])
+        return replace(plan, rejected=likely[rival.kind])
+
+    def _beside_full(self, plan: RunPlan) -> RunPlan:
+        """A plan to which there is no choice; what a full run would take is said where such runs were measured."""
+        past = self.request.past
+        if not any(run.kind == "FULL" for run in past.runs):
+            return plan
+        return replace(plan, rejected=past.likely("FULL", full(self.task, "COST").estimated))
 
     def _look_for_states(self, found: Space) -> None:
         """Notes which states are lost, and which are made anew.

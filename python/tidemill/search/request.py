@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from tidemill.plan.change import SourceChange, joined
 from tidemill.plan.query import Query
 from tidemill.search.compaction import Piece
+from tidemill.search.past import NOTHING_PAST, Past
 from tidemill.search.run_plan import StateSpec
 from tidemill.search.space import Measured
 from tidemill.settings import PlannerSettings
@@ -75,6 +76,7 @@ class PlanRequest:
         point: the number of this run's point in the schedule.
         ahead: the points to come. If there are any, this run has no output.
         cycle: rows inserted and deleted in a cycle, by source, where that is expected; what states are chosen for.
+        past: what earlier runs took.
         measured: rows of forms of relations that are known, times being the moments planned; others are estimated.
     """
 
@@ -101,6 +103,7 @@ class PlanRequest:
     point: int = 1
     ahead: tuple[Point, ...] = ()
     cycle: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    past: Past = NOTHING_PAST
     measured: Measured = lambda _tree, _form: None
 
     @property

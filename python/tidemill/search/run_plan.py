@@ -52,7 +52,8 @@ class RunPlan:
 
     `estimated` in CPU milliseconds, not priced. `behind`: states that stay at the moment at which they stood. `chosen`:
     the packs among which the plan was looked for that the states were chosen by; of a run without output None, as it
-    chooses none.
+    chooses none. `rejected`: what the plan that was weighed against this one is likely to take, where runs like it were
+    measured.
     """
 
     kind: str
@@ -65,6 +66,7 @@ class RunPlan:
     behind: frozenset[str]
     chosen: frozenset[str] | None
     explanation: Explanation
+    rejected: float | None = None
 
 
 def states_read(steps: Collection[Step]) -> frozenset[str]:
