@@ -21,7 +21,7 @@ from tidemill.rule.match import Match
 from tidemill.rule.result import Result
 from tidemill.rule.rule import Rule
 from tidemill.search.request import PlanRequest, Point, planned_with
-from tidemill.search.run_plan import RunPlan
+from tidemill.search.run_plan import ExplainedPlan
 from tidemill.search.seed import COMPOSE, CORE
 from tidemill.settings import PACKS, PlannerSettings
 from tidemill.tvr.form import ATTRIBUTE_DELTA, DELTA, FormKind, Span
@@ -45,7 +45,7 @@ def as_planned(spark: SparkSession, text: str) -> Query:
     """A query as the planner gets it."""
     found: list[Query] = []
 
-    def caught(request: PlanRequest) -> RunPlan:
+    def caught(request: PlanRequest) -> ExplainedPlan:
         found.append(request.query)
         raise _Caught("caught")
 
@@ -67,7 +67,7 @@ def _change(rows: float, *, static: bool) -> SourceChange:
     return SourceChange(not static, old_readable=True, rows=rows, inserts=share, deletes=share / 2)
 
 
-def priced(plan: RunPlan) -> float:
+def priced(plan: ExplainedPlan) -> float:
     """The estimated cost of all points of a plan."""
     why = plan.explanation
     if not why.costs:

@@ -11,7 +11,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
 from itertools import combinations
 from math import isfinite
@@ -32,9 +32,10 @@ from tidemill.search import early, task
 from tidemill.search.compaction import Compaction, Piece
 from tidemill.search.costing import CostModel, CpuMs, Facts, Read, Rows
 from tidemill.search.extract import Extractor
+from tidemill.search.plan_cache import PlanCache
 from tidemill.search.planner import plan_run
 from tidemill.search.request import PlanRequest, Point
-from tidemill.search.run_plan import RunPlan, Step
+from tidemill.search.run_plan import ExplainedPlan, RunPlan, Step
 from tidemill.search.space import Kept, Measured, normal_query
 from tidemill.search.task import PlanningTask
 from tidemill.settings import PlannerSettings
@@ -99,6 +100,7 @@ class View:
     """It is not filled at once."""
 
     def __post_init__(self) -> None:
+        self.plans = PlanCache()
         self.query: Query = parse_query(self.text)
         self.dice = random.Random(self.seed)
         self.line: list[Tables] = [self.tables]
@@ -132,7 +134,7 @@ class View:
         ahead: Sequence[float] = (),
         expected: Changes | None = None,
         still: Sequence[frozenset[int]] = (frozenset(),),
-    ) -> RunPlan:
+    ) -> ExplainedPlan:
         """Apply changes to the tables, and run without output.
 
         `price`: of a unit of this run's work, against 1 of the next run with output; `ahead`: of other runs without
@@ -150,7 +152,7 @@ class View:
         self._execute(plan)
         return plan
 
-    def refresh(self, changes: Changes) -> RunPlan:
+    def refresh(self, changes: Changes) -> ExplainedPlan:
         """Apply changes to the tables, and run."""
         self._change(changes)
         self.lost = frozenset(n for n in sorted(self.states) if self.dice.random() < self.mode.lose)
@@ -285,7 +287,7 @@ class View:
         price: float = 1.0,
         ahead: tuple[Point, ...] = (),
         expected: Changes | None = None,
-    ) -> RunPlan:
+    ) -> ExplainedPlan:
         rules = tuple(r for r in load_rules() if r.name not in self.mode.off)
         share = self.mode.keep if keep is None else keep
         with ExitStack() as stack:
@@ -301,7 +303,13 @@ class View:
                 dice = random.Random(self.seed)
                 some = frozenset(n for n in sorted(self._possible) if dice.random() < share)
                 patch(mock.patch.object(PlanningTask, "worth_keeping", return_value=some))
-            return plan_run(self._request(first=first, price=price, ahead=ahead, expected=expected))
+            request = self._request(first=first, price=price, ahead=ahead, expected=expected)
+            found = plan_run(request)
+            if first:
+                return found
+            # What an earlier run like this one had must do as well.
+            before = self.plans.plan(request, lambda _: found)
+            return replace(found, **{f.name: getattr(before, f.name) for f in fields(RunPlan)})
 
     def _worth_saving(self, extractor: Extractor, _: object, savable: Collection[int]) -> list[int]:
         assert self.mode.early is not None
@@ -329,7 +337,7 @@ class View:
         }
         return World(self.query, sources, told, self.states, self.before, self.held, result=self.result, dice=self.dice)
 
-    def _execute(self, plan: RunPlan) -> None:
+    def _execute(self, plan: ExplainedPlan) -> None:
         changed = {n for feed in self.feeds for n in feed}
         world = self._world()
         states: dict[str, list[list[Record]]] = dict(self.states)
@@ -393,7 +401,7 @@ class View:
 
     # -- checks -------------------------------------------------------------------------------------------------------
 
-    def _check(self, plan: RunPlan) -> None:
+    def _check(self, plan: ExplainedPlan) -> None:
         assert isfinite(plan.estimated), explained(plan, "PLAN")
         if self.valid is not None:
             self.valid(self.rows(), self)
@@ -406,7 +414,7 @@ class View:
         if self.valid is None and self.states and plan.kind == "INCREMENTAL":
             self._check_states(plan)
 
-    def _check_states(self, plan: RunPlan) -> None:
+    def _check_states(self, plan: ExplainedPlan) -> None:
         """Base and segments, merged, are the base made anew."""
         kept, self.states = self.states, {}
         anew = self._plan(first=True, keep=1.0)

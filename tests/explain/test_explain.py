@@ -15,7 +15,7 @@ from tidemill.plan.change import SourceChange
 from tidemill.plan.parse import parse_query
 from tidemill.search.planner import plan_run
 from tidemill.search.request import PlanRequest, Point
-from tidemill.search.run_plan import RunPlan
+from tidemill.search.run_plan import ExplainedPlan
 from tidemill.settings import PlannerSettings
 
 QUERY = """\
@@ -29,19 +29,19 @@ CHANGE = SourceChange(changed=True, old_readable=True, rows=1e6, inserts=1e3, de
 PACKS = ["delta", "affected", "recompute"]
 
 
-def planned(text: str, **more: Any) -> RunPlan:
+def planned(text: str, **more: Any) -> ExplainedPlan:
     request: dict[str, Any] = {"policy": "AUTO", "states": frozenset(), "first": False, "full_reason": None}
     return plan_run(PlanRequest(query=parse_query(text), sources={0: CHANGE}, **{**request, **more}))
 
 
 @pytest.fixture(scope="module")
-def run() -> RunPlan:
+def run() -> ExplainedPlan:
     """A refresh that reads the state that the filling left."""
     filling = planned(QUERY, first=True)
     return planned(QUERY, states=frozenset(s.name for s in filling.states))
 
 
-def test_the_document_holds_all_that_is_promised(run: RunPlan) -> None:
+def test_the_document_holds_all_that_is_promised(run: ExplainedPlan) -> None:
     shown = json.loads(explained(run, "JSON"))
     assert {"points", "methods", "states", "paces", "estimated", "alternatives", "search"} <= shown.keys()
     (point,) = shown["points"]
@@ -56,7 +56,7 @@ def test_the_document_holds_all_that_is_promised(run: RunPlan) -> None:
     assert {"groups", "rules_fired", "milliseconds", "stopped"} == shown["search"].keys()
 
 
-def test_the_steps_of_a_plan_without_sharing_cost_what_the_plan_costs(run: RunPlan) -> None:
+def test_the_steps_of_a_plan_without_sharing_cost_what_the_plan_costs(run: ExplainedPlan) -> None:
     """Also of steps whose rows were staged before the last step was lowered."""
     fresh = planned(EXTREMA, policy="FULL", full_reason="POLICY")
     steps = document(fresh, {})["points"][0]["steps"]
@@ -84,7 +84,7 @@ def test_a_plan_that_lost_to_a_full_run_is_an_alternative() -> None:
     assert "affected" in {a["pack"] for a in document(full, {})["alternatives"]}
 
 
-def test_a_preferred_pack_reads_what_is_kept(run: RunPlan) -> None:
+def test_a_preferred_pack_reads_what_is_kept(run: ExplainedPlan) -> None:
     """Preferring the deltas does not mean to compute anew what is there."""
     preferred = planned(QUERY, states=frozenset(s.name for s in run.states), settings=PlannerSettings(prefer="delta"))
     assert preferred.estimated == pytest.approx(run.estimated)
@@ -123,7 +123,7 @@ def test_points_that_are_planned_together() -> None:
     assert explained(plan, "MEMO")
 
 
-def test_plan(run: RunPlan) -> None:
+def test_plan(run: ExplainedPlan) -> None:
     text = explained(run, "PLAN")
     state = run.states[0].name
     assert text.startswith("kind: INCREMENTAL\nmethods: delta\npoint 1: price 1.0, output true\n")
@@ -133,7 +133,7 @@ def test_plan(run: RunPlan) -> None:
     assert "saturated" in text
 
 
-def test_cost_shows_the_dearest_step_first(run: RunPlan) -> None:
+def test_cost_shows_the_dearest_step_first(run: ExplainedPlan) -> None:
     text = explained(run, "COST")
     own = [float(found) for found in re.findall(r"^ +([\d.]+) +\d+% ", text, re.MULTILINE)]
     assert len(own) == len(run.explanation.used)
@@ -142,7 +142,7 @@ def test_cost_shows_the_dearest_step_first(run: RunPlan) -> None:
     assert all(f"best of pack {pack} " in text for pack in PACKS)
 
 
-def test_state_shows_what_is_kept_and_what_is_not(run: RunPlan) -> None:
+def test_state_shows_what_is_kept_and_what_is_not(run: ExplainedPlan) -> None:
     name = run.states[0].name
     kept = explained(run, "STATE", {name: 123})
     assert kept.startswith(f"kept: {name}, attribute of aggregate")
@@ -153,7 +153,7 @@ def test_state_shows_what_is_kept_and_what_is_not(run: RunPlan) -> None:
     assert "nothing could be" in explained(planned(EXTREMA.replace("min", "first")), "STATE")
 
 
-def test_memo_shows_every_expression_and_marks_the_chosen(run: RunPlan) -> None:
+def test_memo_shows_every_expression_and_marks_the_chosen(run: ExplainedPlan) -> None:
     lines = explained(run, "MEMO").split("\n")
     marked = [line for line in lines if line.lstrip().startswith("* ")]
     assert len(marked) == len(run.explanation.used)
@@ -167,7 +167,7 @@ def test_memo_shows_every_expression_and_marks_the_chosen(run: RunPlan) -> None:
     assert any("recompute/difference" in line for line in lines)
 
 
-def test_dot_draws_each_step_and_each_arrow(run: RunPlan) -> None:
+def test_dot_draws_each_step_and_each_arrow(run: ExplainedPlan) -> None:
     text = explained(run, "DOT")
     steps = document(run, {})["points"][0]["steps"]
     assert text.count("{") == text.count("}") == 2

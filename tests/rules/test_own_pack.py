@@ -12,7 +12,7 @@ from tidemill.plan.parse import parse_query
 from tidemill.rule.registry import RuleLoadError, load_rules
 from tidemill.search.planner import plan_run
 from tidemill.search.request import PlanRequest
-from tidemill.search.run_plan import RunPlan
+from tidemill.search.run_plan import ExplainedPlan
 from tidemill.settings import PREFIX, PlannerSettings
 
 UNDO = Path(__file__).parents[2] / "examples" / "packs" / "undo"
@@ -25,7 +25,7 @@ join inner [(#0 = #1)]
 """
 
 
-def planned(**confs: str) -> RunPlan:
+def planned(**confs: str) -> ExplainedPlan:
     """Both tables have changed, and neither's history is there."""
     gone = SourceChange(changed=True, old_readable=False, rows=1e6, inserts=10.0, deletes=5.0)
     settings = PlannerSettings.from_confs({f"{PREFIX}{name}": value for name, value in confs.items()})

@@ -8,6 +8,10 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle
+from tidemill.runtime import planning
+from tidemill.search.planner import plan_run
+from tidemill.search.request import PlanRequest
+from tidemill.search.run_plan import ExplainedPlan
 
 Refresh = Callable[..., Row]
 
@@ -76,6 +80,34 @@ def test_a_plain_view_that_is_redefined(spark: SparkSession, events: str, oracle
     oracle("v", query)
     spark.sql("DROP INCREMENTAL VIEW v")
     spark.sql("DROP VIEW big")
+
+
+def test_a_run_like_the_last_one_is_not_planned_again(
+    spark: SparkSession, events: str, oracle: Oracle, refresh: Refresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search is called for a new kind of change only, and by EXPLAIN."""
+    searched: list[PlanRequest] = []
+
+    def counted(request: PlanRequest) -> ExplainedPlan:
+        searched.append(request)
+        return plan_run(request)
+
+    query = "SELECT a.k, nullif(a.v + b.v, 20) AS n FROM events a JOIN events b ON a.k = b.k"
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
+    monkeypatch.setattr(planning, "plan_run", counted)
+    for n in range(3):
+        spark.sql(f"INSERT INTO events VALUES (1, {n}, 'x'), (NULL, {n}, 'y')")
+        assert refresh("v").kind == "INCREMENTAL"
+        oracle("v", query)
+        assert len(searched) == 1
+    spark.sql("SET spark.tidemill.method.prefer=delta")
+    spark.sql("INSERT INTO events VALUES (1, 7, 'x')")
+    refresh("v")
+    spark.sql("RESET spark.tidemill.method.prefer")
+    assert len(searched) == 2
+    spark.sql("EXPLAIN INCREMENTAL VIEW v")
+    assert len(searched) == 3
+    oracle("v", query)
 
 
 def test_names_that_spark_makes_up_mean_nothing(

@@ -14,7 +14,7 @@ from tests.conftest import Oracle, files_under, location_of
 from tidemill.search import planner, task
 from tidemill.search.costing import CpuMs
 from tidemill.search.request import PlanRequest
-from tidemill.search.run_plan import RunPlan
+from tidemill.search.run_plan import ExplainedPlan
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +41,7 @@ def shared() -> Iterator[list[str]]:
     names: list[str] = []
     plan_run = planner.plan_run
 
-    def planned(request: PlanRequest) -> RunPlan:
+    def planned(request: PlanRequest) -> ExplainedPlan:
         plan = plan_run(replace(request, settings=replace(request.settings, prefer="delta")))
         names.extend(step.name for step in plan.steps if step.target == "shared")
         return plan

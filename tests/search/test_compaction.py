@@ -15,7 +15,7 @@ from tidemill.plan.parse import parse_query
 from tidemill.search.compaction import SHARE, Piece, due
 from tidemill.search.planner import plan_run
 from tidemill.search.request import PlanRequest
-from tidemill.search.run_plan import RunPlan
+from tidemill.search.run_plan import ExplainedPlan
 from tidemill.search.task import MOST_UNREAD
 
 SUMS = """\
@@ -73,7 +73,7 @@ def test_a_base_whose_keys_come_again_is_merged_by_rows() -> None:
     assert found.first == 0
 
 
-def planned(pieces: list[Piece]) -> RunPlan:
+def planned(pieces: list[Piece]) -> ExplainedPlan:
     query = parse_query(SUMS)
     filled = plan_run(
         PlanRequest(query, "AUTO", {0: SourceChange(True, True, 1e6, None, None)}, frozenset(), True, None)

@@ -17,7 +17,7 @@ from tidemill.search.costing import Calibrated
 from tidemill.search.models import FORMAT, MOST_BYTES, cost_model, text
 from tidemill.search.planner import plan_run
 from tidemill.search.request import PlanRequest
-from tidemill.search.run_plan import RunPlan
+from tidemill.search.run_plan import ExplainedPlan
 from tidemill.settings import PlannerSettings
 
 SUMS = """\
@@ -31,7 +31,7 @@ CONSTANTS = {c.name: c.value for c in SHIPPED.constants if c.measured}
 DOCUMENT: dict[str, Any] = {"format": FORMAT, "model": "default", "constants": CONSTANTS}
 
 
-def planned(constants: str) -> RunPlan:
+def planned(constants: str) -> ExplainedPlan:
     change = SourceChange(changed=True, old_readable=True, rows=1e6, inserts=1000.0, deletes=10.0)
     settings = PlannerSettings(cost_constants=constants)
     return plan_run(PlanRequest(parse_query(SUMS), "INCREMENTAL", {0: change}, frozenset(), False, None, settings))

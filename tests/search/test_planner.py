@@ -23,7 +23,7 @@ from tidemill.search.join_order import Input, join_order
 from tidemill.search.past import Past, PastRun
 from tidemill.search.planner import plan_run
 from tidemill.search.request import PlanRequest
-from tidemill.search.run_plan import RunPlan
+from tidemill.search.run_plan import ExplainedPlan
 from tidemill.search.space import Kept, normal_query, space, step_of
 from tidemill.search.task import PlanningTask
 from tidemill.settings import PlannerSettings
@@ -46,7 +46,7 @@ def change(share: float = 0.001, **more: Any) -> SourceChange:
     return SourceChange(**{**facts, "inserts": share * 1e6, "deletes": share * 1e6, **more})
 
 
-def planned(text: str, changes: Mapping[int, SourceChange] | None = None, **more: Any) -> RunPlan:
+def planned(text: str, changes: Mapping[int, SourceChange] | None = None, **more: Any) -> ExplainedPlan:
     query = parse_query(SOURCES + text)
     sources = {n: change() for n in query.sources} if changes is None else changes
     request: dict[str, Any] = {"policy": "AUTO", "states": frozenset(), "first": False, "full_reason": None}

@@ -12,7 +12,7 @@ import pytest
 from tests.maintain import Changes, Mode, Tables, View
 from tests.semantics import Record
 from tidemill.rule.registry import load_rules
-from tidemill.search.run_plan import RunPlan
+from tidemill.search.run_plan import ExplainedPlan
 
 SUMMARY = """\
 source 0 sales [o_id: long, cat: string, price: long] rows=4
@@ -49,7 +49,7 @@ OTHERS = frozenset(r.name for r in load_rules() if r.pack not in {"delta", "posi
 """Rules of the methods that the example does not compare."""
 
 
-def planned(later: Changes, price: float, off: frozenset[str] = OTHERS) -> tuple[View, RunPlan]:
+def planned(later: Changes, price: float, off: frozenset[str] = OTHERS) -> tuple[View, ExplainedPlan]:
     """The view after the first point, at a price, with all that is to come known; and that point's plan."""
     view = View(SUMMARY, FIRST, Mode(model="tuples", known=True, off=off), deferred=True)
     return view, view.early({}, price=price, expected=later)
@@ -58,7 +58,7 @@ def planned(later: Changes, price: float, off: frozenset[str] = OTHERS) -> tuple
 Cost: TypeAlias = tuple[float, float, float]
 
 
-def costs(plan: RunPlan) -> dict[str, Cost]:
+def costs(plan: ExplainedPlan) -> dict[str, Cost]:
     """Of each pack's own plan: its priced cost, and its cost at each of the two points."""
     prices = [point.price for point in plan.explanation.points]
     alternatives = {a.pack: a.costs for a in plan.explanation.rivals()}

@@ -12,7 +12,7 @@ from tidemill.explain.dot import dot
 from tidemill.explain.memo import memo
 from tidemill.explain.plan import plan
 from tidemill.explain.state import state
-from tidemill.search.run_plan import RunPlan
+from tidemill.search.run_plan import ExplainedPlan
 
 Document = Mapping[str, Any]
 
@@ -26,7 +26,7 @@ MODES: Mapping[str, Callable[[Document], str]] = {
 """The ways that show the document; MEMO shows the space that was searched."""
 
 
-def explained(run: RunPlan, mode: str, stored: Mapping[str, int] | None = None) -> str:
+def explained(run: ExplainedPlan, mode: str, stored: Mapping[str, int] | None = None) -> str:
     """The plan of a run in a mode of the statement.
 
     `stored`: bytes of the states that the view has on storage.

@@ -9,14 +9,14 @@ from tidemill.memo.memo import Expression
 from tidemill.plan.ops import Changes, HeldScan, ResultScan, Scan, StateScan
 from tidemill.plan.text import Printer
 from tidemill.search.explanation import Explanation, PlannedPoint, Used
-from tidemill.search.run_plan import RunPlan
+from tidemill.search.run_plan import ExplainedPlan
 from tidemill.search.seed import CORE, Candidate, methods_of
 from tidemill.search.settle import preference_apart
 
 FORM_NAMES = {"attribute_delta": "attribute"}
 
 
-def document(run: RunPlan, stored: Mapping[str, int]) -> dict[str, Any]:
+def document(run: ExplainedPlan, stored: Mapping[str, int]) -> dict[str, Any]:
     """What is done at each point, what is kept, what it costs, what lost and how long it was searched.
 
     Costs are CPU milliseconds. A step's inputs name the steps that it reads; `reads` names sources, states or the
@@ -168,7 +168,7 @@ def _steps(why: Explanation) -> list[dict[str, Any]]:
     return steps
 
 
-def _compactions(run: RunPlan, first: int) -> list[dict[str, Any]]:
+def _compactions(run: ExplainedPlan, first: int) -> list[dict[str, Any]]:
     """The steps that put pieces of states together. They come first in the run."""
     forms = {s.name: s.form for s in run.states}
     return [
@@ -188,7 +188,7 @@ def _compactions(run: RunPlan, first: int) -> list[dict[str, Any]]:
     ]
 
 
-def _states(run: RunPlan, steps: list[dict[str, Any]], stored: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+def _states(run: ExplainedPlan, steps: list[dict[str, Any]], stored: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     """The states that are kept after the run, and those that could be."""
     kept = {s.name for s in run.states}
     readers = {read.removeprefix("state "): s["id"] for s in steps for read in s["reads"] if read.startswith("state ")}
@@ -210,7 +210,7 @@ def _of(why: Explanation, candidate: Candidate) -> str:
     return Printer(memo.query, memo.columns.name).op(memo.tvrs[candidate.tvr].expressions[0][0])
 
 
-def _why_kept(run: RunPlan, reader: int | None, *, behind: bool) -> str:
+def _why_kept(run: ExplainedPlan, reader: int | None, *, behind: bool) -> str:
     if reader is not None:
         return f"step {reader} reads it"
     if run.kind == "FULL":
@@ -220,7 +220,7 @@ def _why_kept(run: RunPlan, reader: int | None, *, behind: bool) -> str:
     return "chosen when the view was filled; this run has no need of it"
 
 
-def _why_not(run: RunPlan) -> str:
+def _why_not(run: ExplainedPlan) -> str:
     if run.kind == "FULL":
         return "no step of the cheapest plan of a small change reads it"
     why = "no step of the cheapest plan of a small change read it, or following it costs more than it saves"

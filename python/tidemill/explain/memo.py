@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from tidemill.memo.memo import Expression, Group
 from tidemill.plan.text import Printer
-from tidemill.search.run_plan import RunPlan
+from tidemill.search.run_plan import ExplainedPlan
 from tidemill.search.settle import preference_apart
 
 
-def memo(run: RunPlan) -> str:
+def memo(run: ExplainedPlan) -> str:
     """Per relation its forms, per form its expressions; `*` marks what the plan carries out.
 
     An expression's inputs are groups; of those that are no form of a relation, the parts of what rules built, the
@@ -19,7 +19,7 @@ def memo(run: RunPlan) -> str:
     return "\n".join(_lines(run))
 
 
-def _lines(run: RunPlan) -> Iterator[str]:
+def _lines(run: ExplainedPlan) -> Iterator[str]:
     why = run.explanation
     space = why.found.memo
     printer = Printer(space.query, space.columns.name)

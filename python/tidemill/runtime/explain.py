@@ -13,10 +13,11 @@ from tidemill.explain import explained
 from tidemill.runtime import analysis, planning, sessions, views
 from tidemill.runtime.arrivals import Outlook, Run, expectations, per_cycle
 from tidemill.runtime.definition import Terms
+from tidemill.runtime.planning import Asked
 from tidemill.runtime.situation import Situation, survey
 from tidemill.runtime.views import View
 from tidemill.search.past import NOTHING_PAST, Past
-from tidemill.search.run_plan import RunPlan
+from tidemill.search.run_plan import ExplainedPlan
 from tidemill.sql.statements import Create, Explain, OnDemand, Point
 
 RUNS_SHOWN = 5
@@ -51,7 +52,7 @@ def _measured(view: View) -> Iterator[str]:
             )
 
 
-def _of_view(jvm: Jvm, view: View) -> RunPlan:
+def _of_view(jvm: Jvm, view: View) -> ExplainedPlan:
     """The plan of the next run at the present positions; with nothing new, of a run after a small change."""
     working = sessions.working(jvm, view.definition.settings)
     with analysis.analysed_again(working, view.definition) as document:
@@ -68,21 +69,21 @@ def _of_view(jvm: Jvm, view: View) -> RunPlan:
         return _of_cycle(situation, number, view.outlook(present), view.past())
 
 
-def _of_create(jvm: Jvm, create: Create) -> RunPlan:
+def _of_create(jvm: Jvm, create: Create) -> ExplainedPlan:
     """The plan of a run after a small change, right after the filling."""
     with _analysed(jvm, create) as (situation, outlook):
-        filling = planning.plan(situation, "FIRST")
+        filling = planning.plan(situation, Asked("FIRST"))
         planning.check_policy(situation, filling)
         after = planning.steady(situation, frozenset(s.name for s in filling.states))
         return _of_cycle(after, 1, outlook)
 
 
-def _of_cycle(situation: Situation, number: int, outlook: Outlook, past: Past = NOTHING_PAST) -> RunPlan:
+def _of_cycle(situation: Situation, number: int, outlook: Outlook, past: Past = NOTHING_PAST) -> ExplainedPlan:
     """The plan of a point and of all after it until the next with output, which are planned together."""
     forced, point = planning.forced(situation, requested=False), outlook.schedule[number - 1]
     if forced is None and not point.output:
         return planning.early(situation, number, outlook)
-    return planning.plan(situation, forced, point=(number, point.cost), past=past)
+    return planning.plan(situation, Asked(forced, point=(number, point.cost), past=past))
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
@@ -16,10 +16,11 @@ from tidemill.runtime.record import Record, StoredState
 from tidemill.runtime.situation import Situation, survey
 from tidemill.search.costing import HELD
 from tidemill.search.past import NOTHING_PAST, Past
+from tidemill.search.plan_cache import PlanCache
 from tidemill.search.planner import plan_run
 from tidemill.search.request import PlanRequest, planned_with
 from tidemill.search.request import Point as Expected
-from tidemill.search.run_plan import RunPlan, StateSpec
+from tidemill.search.run_plan import ExplainedPlan, RunPlan, StateSpec
 from tidemill.settings import PlannerSettings
 from tidemill.sources.registry import tells_changes
 
@@ -30,6 +31,7 @@ ASSUMED_ROWS = 1e6
 LEAST_ROWS = 0.5
 # Reasons that the user asked for, or that no policy forbids. All others are reasons in the data: STRICT refuses them.
 ALLOWED_UNDER_STRICT = ("FIRST", "REQUESTED", "POLICY")
+PLANS = PlanCache()
 
 
 def _request(
@@ -66,7 +68,7 @@ def _request(
     )
 
 
-def early(situation: Situation, number: int, outlook: Outlook, lost: Collection[str] = ()) -> RunPlan:
+def early(situation: Situation, number: int, outlook: Outlook, lost: Collection[str] = ()) -> ExplainedPlan:
     """The plan of a run without output: the early work that pays; without a step if none does.
 
     `number`: of the run's point in the schedule. What is expected to happen to the sources until each point to come, up
@@ -107,24 +109,49 @@ def _expected(
     return replace(change, rows=max(0.0, rows + (change.inserts or 0.0) - (change.deletes or 0.0)))
 
 
-def plan(
-    situation: Situation,
-    full_reason: str | None,
-    lost: Collection[str] = (),
-    refill: str | None = None,
-    point: tuple[int, float] = (1, 1.0),
-    past: Past = NOTHING_PAST,
-) -> RunPlan:
-    """The plan of a run with output; `full_reason` forces a full one.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of a run with output.
 
-    `lost`: states that cannot be read and are to be made anew. `refill`: why the content cannot be built upon. `point`:
-    number and price, as EXPLAIN shows them. `past`: what earlier runs took.
+    Attributes:
+        full_reason: forces a full run.
+        lost: states that cannot be read and are to be made anew.
+        refill: why the content cannot be built upon.
+        point: number and price, as EXPLAIN shows them.
+        past: what earlier runs took.
+    """
+
+    full_reason: str | None
+    lost: Collection[str] = ()
+    refill: str | None = None
+    point: tuple[int, float] = (1, 1.0)
+    past: Past = NOTHING_PAST
+
+    def request(self, situation: Situation) -> PlanRequest:
+        request = _request(situation, self.full_reason, self.lost, self.refill)
+        number, price = self.point
+        return replace(request, point=number, price=price, past=self.past)
+
+
+def plan(situation: Situation, asked: Asked) -> ExplainedPlan:
+    """The plan of a run with output, looked for anew.
 
     Raises TIDEMILL_NOT_INCREMENTAL under STRICT if the run would be full for a reason in the data, and under
     INCREMENTAL and STRICT if an operator has no rule.
     """
-    request = _request(situation, full_reason, lost, refill)
-    run = plan_run(replace(request, point=point[0], price=point[1], past=past))
+    run = plan_run(asked.request(situation))
+    _check(situation, run)
+    return run
+
+
+def plan_again(situation: Situation, asked: Asked) -> RunPlan:
+    """As `plan`; the plan that a run like this one had before, if there was one."""
+    run = PLANS.plan(asked.request(situation), lambda request: plan_run(request))
+    _check(situation, run)
+    return run
+
+
+def _check(situation: Situation, run: RunPlan) -> None:
     code = (run.reason or "").split(":")[0]
     if situation.policy == "STRICT" and run.kind == "FULL" and code not in ALLOWED_UNDER_STRICT:
         raise TidemillError(
@@ -134,18 +161,17 @@ def plan(
                 "reason": f"it would have to be full, which the policy STRICT forbids ({run.reason})",
             },
         )
-    return run
 
 
 def filling(
     jvm: Jvm, document: Mapping[str, Any], terms: Terms, settings: PlannerSettings
-) -> tuple[Situation, RunPlan]:
+) -> tuple[Situation, ExplainedPlan]:
     """The first run of a query: what it knows, and its plan, if the policy allows such a view.
 
     Raises TIDEMILL_SOURCE_WITHOUT_CHANGES or TIDEMILL_NOT_INCREMENTAL.
     """
     situation = survey(jvm, document, None, terms, settings)
-    found = plan(situation, "FIRST")
+    found = plan(situation, Asked("FIRST"))
     check_policy(situation, found)
     return situation, found
 
@@ -212,4 +238,4 @@ def check_policy(situation: Situation, filling: RunPlan) -> None:
                 "reason": "its value changes with time, so every run would be full",
             },
         )
-    plan(steady(situation, frozenset(s.name for s in filling.states)), None)
+    plan(steady(situation, frozenset(s.name for s in filling.states)), Asked(None))

@@ -19,6 +19,7 @@ from tidemill.runtime.catalog import Entry
 from tidemill.runtime.definition import DEFINITIONS, Definition
 from tidemill.runtime.draft import Draft, drafted
 from tidemill.runtime.files import UndecidedError, child
+from tidemill.runtime.planning import Asked
 from tidemill.runtime.record import Record
 from tidemill.runtime.running import Occasion
 from tidemill.runtime.situation import Situation, survey
@@ -79,7 +80,7 @@ def _switch(jvm: Jvm, view: View, draft: Draft, sql: str) -> None:
     lost = view.lost()
 
     def planned(lost: Lost) -> RunPlan:
-        return planning.plan(situation, "FIRST" if situation.first else None, lost.states, refill="FIRST")
+        return planning.plan(situation, Asked("FIRST" if situation.first else None, lost.states, refill="FIRST"))
 
     planning.check_policy(situation, planned(lost))
     switched = View(definition, view.files, view.head, view.entry)

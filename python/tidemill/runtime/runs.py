@@ -8,6 +8,7 @@ from tidemill.bridge.jvm import Jvm
 from tidemill.runtime import planning, running
 from tidemill.runtime.arrivals import Run
 from tidemill.runtime.history import RunRow
+from tidemill.runtime.planning import Asked
 from tidemill.runtime.record import Record
 from tidemill.runtime.running import Occasion
 from tidemill.runtime.situation import Situation
@@ -48,7 +49,8 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Wa
         if not wanted.output:
             return _early(view, situation, occasion, lost)
         refill = f"STATE_LOST: {lost.content}" if lost.content is not None else None
-        return planning.plan(situation, planning.forced(situation, wanted.full), lost.states, refill, past=view.past())
+        forced = planning.forced(situation, wanted.full)
+        return planning.plan_again(situation, Asked(forced, lost.states, refill, past=view.past()))
 
     plan = planned(lost) if wanted.output or _may_work_early(situation, lost) else None
     if plan is None or not (plan.steps or wanted.output):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tidemill.search.assembly import RECOMPUTE
 from tidemill.search.explanation import Alternative
-from tidemill.search.run_plan import RunPlan, read_by
+from tidemill.search.run_plan import ExplainedPlan, read_by
 from tidemill.search.seed import Candidate, advance, base
 from tidemill.search.sharing import cheapest
 from tidemill.search.space import Kept, written_once
@@ -14,7 +14,7 @@ from tidemill.search.task import PlanningTask, unchanged
 from tidemill.tvr.form import SNAPSHOT, Span, at
 
 
-def full(task: PlanningTask, reason: str) -> RunPlan:
+def full(task: PlanningTask, reason: str) -> ExplainedPlan:
     """Everything from the sources: the states worth keeping first, then the result over them."""
     found = task.space([unchanged(task.request.sources)] * len(task.request.steps), Kept({}))
     run = task.assembly(found, task.extractor(found, past=False))
@@ -27,7 +27,7 @@ def full(task: PlanningTask, reason: str) -> RunPlan:
     return run.plan("FULL", reason, lambda: [rival], task.own_point, chosen=task.request.choice)
 
 
-def refill(task: PlanningTask, reason: str) -> RunPlan:
+def refill(task: PlanningTask, reason: str) -> ExplainedPlan:
     """The whole result anew: states that can be read are brought up to date, others worth keeping are made."""
     found = task.space(task.request.steps, task.kept(content=False))
     kept = frozenset() if task.request.policy == "FULL" else task.worth_keeping()

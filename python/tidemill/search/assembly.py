@@ -17,7 +17,7 @@ from tidemill.search.inspect import is_net, unable, view_keys
 from tidemill.search.join_order import BROADCAST_ROWS
 from tidemill.search.lower import COUNT_FIELD, Lowerer, NotComputableError
 from tidemill.search.lowered import Lowered, Staged
-from tidemill.search.run_plan import RunPlan, StateSpec, Step
+from tidemill.search.run_plan import ExplainedPlan, StateSpec, Step
 from tidemill.search.seed import Candidate, advance, base, methods_of
 from tidemill.search.settle import Run, preference_apart
 from tidemill.search.sharing import Shared
@@ -211,10 +211,10 @@ class Assembly:
         points: Sequence[PlannedPoint],
         schedule: Shared | None = None,
         chosen: frozenset[str] | None = None,
-    ) -> RunPlan:
+    ) -> ExplainedPlan:
         """The run as it stands; `chosen` as in `RunPlan`, for the rest see `Explanation`."""
         used = tuple(self._used.values())
-        return RunPlan(
+        return ExplainedPlan(
             kind=kind,
             reason=reason,
             steps=tuple(self.steps),

@@ -14,7 +14,7 @@ from tidemill.memo.memo import Expression
 from tidemill.search.assembly import RECOMPUTE
 from tidemill.search.explanation import Alternative, PlannedPoint
 from tidemill.search.extract import Extractor
-from tidemill.search.run_plan import RunPlan
+from tidemill.search.run_plan import ExplainedPlan
 from tidemill.search.seed import CORE, Candidate, advance, answered_from_sources, base, methods_of, owed_to
 from tidemill.search.settle import Run
 from tidemill.search.sharing import cheapest, share
@@ -51,7 +51,7 @@ class Needs:
         return [*self.states.written, self.result]
 
 
-def early(task: PlanningTask) -> RunPlan:
+def early(task: PlanningTask) -> ExplainedPlan:
     """The plan of a run without output."""
     request = task.request
     due = next((i for i, p in enumerate(request.ahead, 1) if p.output), len(request.ahead))

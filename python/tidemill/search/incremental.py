@@ -12,7 +12,7 @@ from tidemill.search.assembly import RECOMPUTE
 from tidemill.search.explanation import Alternative
 from tidemill.search.extract import Extractor
 from tidemill.search.inspect import unable
-from tidemill.search.run_plan import RunPlan, read_by
+from tidemill.search.run_plan import ExplainedPlan, read_by
 from tidemill.search.seed import CORE
 from tidemill.search.sharing import cheapest
 from tidemill.search.space import Followed, Kept, Space
@@ -35,7 +35,7 @@ class IncrementalRun:
         self.lost: str | None = None
         self.chosen = task.request.chosen
 
-    def plan(self) -> RunPlan:
+    def plan(self) -> ExplainedPlan:
         """The cheapest plan from the change, unless the policy allows a full one that is cheaper.
 
         The difference of two full computations of the whole view is no incremental plan; where the cheapest plan comes
@@ -58,7 +58,7 @@ class IncrementalRun:
                 return full(self.task, self.lost or self._why_not(found))
         return self._cheaper(plan, full(self.task, self.lost or "COST"))
 
-    def _cheaper(self, plan: RunPlan, rival: RunPlan) -> RunPlan:
+    def _cheaper(self, plan: ExplainedPlan, rival: ExplainedPlan) -> ExplainedPlan:
         """The cheaper one of an incremental plan and a full one: by what runs like both took, where that is known of
         both, else by their estimates."""
         likely = {p.kind: self.request.past.likely(p.kind, p.estimated) for p in (plan, rival)}
@@ -70,7 +70,7 @@ class IncrementalRun:
             return replace(rival, explanation=explanation, rejected=likely[plan.kind])
         return replace(plan, rejected=likely[rival.kind])
 
-    def _beside_full(self, plan: RunPlan) -> RunPlan:
+    def _beside_full(self, plan: ExplainedPlan) -> ExplainedPlan:
         """A plan to which there is no choice; what a full run would take is said where such runs were measured."""
         past = self.request.past
         if not any(run.kind == "FULL" for run in past.runs):
@@ -125,7 +125,7 @@ class IncrementalRun:
 
     def _change(
         self, found: Space, make: Callable[[str | None, Followed], Extractor], seeds: Sequence[str] = ()
-    ) -> RunPlan | None:
+    ) -> ExplainedPlan | None:
         """The plan of the view's change, and of the states that follow it; None if nothing computes it.
 
         `make`: choices that prefer a pack, where a run writes some groups in any case; `seeds`: see `cheapest`.
@@ -155,7 +155,7 @@ class IncrementalRun:
     def _alternatives(self, found: Space) -> list[Alternative]:
         """The best plan of each pack, with `delta` or `recompute` underneath; of `recompute`, all from the sources."""
 
-        def best(pack: str) -> RunPlan | None:
+        def best(pack: str) -> ExplainedPlan | None:
             if pack == RECOMPUTE:
                 return full(self.task, "COST")
             packs = frozenset({CORE, pack, DELTAS, RECOMPUTE})
@@ -171,7 +171,7 @@ class IncrementalRun:
         ]
 
 
-def _from_the_past(plan: RunPlan) -> bool:
+def _from_the_past(plan: ExplainedPlan) -> bool:
     """True if a plan's content comes from changes, states or the last answer, not from whole sources alone."""
     past = {"changes", "state"} if RECOMPUTE in plan.methods else {"changes", "state", "result"}
     return bool(read_by(plan.steps) & past)

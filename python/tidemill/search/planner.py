@@ -12,12 +12,12 @@ from tidemill.search.anew import full, refill
 from tidemill.search.early import early
 from tidemill.search.incremental import IncrementalRun
 from tidemill.search.request import PlanRequest
-from tidemill.search.run_plan import RunPlan
+from tidemill.search.run_plan import ExplainedPlan
 from tidemill.search.space import normal_query
 from tidemill.search.task import PlanningTask
 
 
-def plan_run(request: PlanRequest) -> RunPlan:
+def plan_run(request: PlanRequest) -> ExplainedPlan:
     """Plan a run.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from tidemill.search.wire import Wire
@@ -46,7 +46,7 @@ class StateSpec:
     parts: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class RunPlan:
     """A run, ready to be bound to positions.
 
@@ -65,8 +65,19 @@ class RunPlan:
     states: tuple[StateSpec, ...]
     behind: frozenset[str]
     chosen: frozenset[str] | None
-    explanation: Explanation
     rejected: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainedPlan(RunPlan):
+    """A plan with all that was looked at to find it."""
+
+    explanation: Explanation
+
+    @property
+    def bare(self) -> RunPlan:
+        """What is needed to carry it out, without the memo."""
+        return RunPlan(**{f.name: getattr(self, f.name) for f in fields(RunPlan)})
 
 
 def states_read(steps: Collection[Step]) -> frozenset[str]:

@@ -176,6 +176,12 @@ class PlanningTask:
         return worth_keeping(found, choices, Prices(making, self.model.save))
 
 
+def may_compact(request: PlanRequest) -> bool:
+    """Whether a run may put pieces of a state together."""
+    model = cost_model(request.settings.cost_model, request.settings.cost_constants)
+    return any(len(pieces) > MOST_UNREAD or due(pieces, model) is not None for pieces in request.pieces.values())
+
+
 def _rows(pieces: Sequence[Piece]) -> float:
     return float(sum(p.rows for p in pieces))
 

@@ -1,0 +1,144 @@
+"""Which runs take over the plan of an earlier one, and which do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.search.test_planner import SOURCES, SUMS, change
+from tidemill.plan.change import SourceChange
+from tidemill.plan.parse import parse_query
+from tidemill.search import plan_cache
+from tidemill.search.compaction import Piece
+from tidemill.search.past import Past, PastRun
+from tidemill.search.plan_cache import PlanCache
+from tidemill.search.planner import plan_run
+from tidemill.search.request import PlanRequest, Point
+from tidemill.search.run_plan import ExplainedPlan
+from tidemill.settings import PlannerSettings
+
+STATES = frozenset(
+    s.name
+    for s in plan_run(
+        PlanRequest(parse_query(SOURCES + SUMS), "AUTO", {0: change()}, frozenset(), first=True, full_reason=None)
+    ).states
+)
+PIECES = {name: [Piece(100, 50_000, 50_000, 0)] for name in STATES}
+
+
+def request(sources: Mapping[int, SourceChange] | None = None, **more: Any) -> PlanRequest:
+    told = PlanRequest(
+        parse_query(SOURCES + SUMS),
+        "AUTO",
+        {0: change(), 1: change(changed=False), 2: change(changed=False)},
+        STATES,
+        first=False,
+        full_reason=None,
+        pieces=PIECES,
+    )
+    return replace(told, sources={**told.sources, **(sources or {})}, **more)
+
+
+class Planner:
+    """Counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.cache = PlanCache()
+        self.asked = 0
+
+    def search(self, asked: PlanRequest) -> ExplainedPlan:
+        self.asked += 1
+        return plan_run(asked)
+
+    def searches(self, *requests: PlanRequest) -> int:
+        """How many of them are not answered from what was asked before."""
+        before = self.asked
+        for asked in requests:
+            plan = self.cache.plan(asked, self.search)
+            assert [s.plan for s in plan.steps] == [s.plan for s in plan_run(asked).steps]
+        return self.asked - before
+
+
+def named_otherwise(asked: PlanRequest) -> PlanRequest:
+    columns = {n: replace(c, name=f"_common_expr_{n}") for n, c in asked.query.columns.items()}
+    return replace(asked, query=replace(asked.query, columns=columns, number=7))
+
+
+def test_runs_alike_are_planned_once() -> None:
+    planner = Planner()
+    again = [
+        request(),
+        request({0: change(share=0.0015)}),
+        request({0: change(rows=1.4e6)}),
+        request(pieces={name: [*pieces, Piece(1, 900, 900, 1)] for name, pieces in PIECES.items()}),
+        named_otherwise(request()),
+    ]
+    assert planner.searches(request(), *again) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"sources": {0: change(inserts=0.0)}},
+        {"sources": {0: change(inserts=None)}},
+        {"sources": {0: change(old_readable=False)}},
+        {"sources": {0: change(changed=False)}},
+        {"sources": {1: change()}},
+        {"states": frozenset(), "pieces": {}},
+        {"rows": 5.0},
+        {"policy": "STRICT"},
+        {"full_reason": "REQUESTED"},
+        {"refill": "FIRST"},
+        {"lost": STATES, "states": frozenset()},
+        {"meaning": "spark.sql.ansi.enabled=false"},
+        {"settings": PlannerSettings(packs=frozenset({"delta", "recompute"}))},
+        {"settings": PlannerSettings(cost_model="tuples")},
+        {"past": Past([PastRun("FULL", 1000.0, 2000.0)])},
+    ],
+    ids=repr,
+)
+def test_others_are_planned_anew(other: dict[str, Any]) -> None:
+    planner = Planner()
+    assert planner.searches(request(), request(**other), request(**other), request()) == 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"sources": {0: change(share=0.004)}},
+        {"sources": {0: change(rows=3e6)}},
+        {"pieces": {name: [Piece(100, 500_000, 500_000, 0)] for name in STATES}},
+    ],
+    ids=["change", "table", "state"],
+)
+def test_sizes_that_moved_are_planned_anew(other: dict[str, Any]) -> None:
+    """One plan is remembered for runs that differ in sizes alone: the last one."""
+    planner = Planner()
+    assert planner.searches(request(), request(**other), request(**other), request()) == 3
+
+
+def test_what_is_of_the_moment_is_not_remembered() -> None:
+    """Early work, and putting pieces together."""
+    planner = Planner()
+    early = request(price=0.1, ahead=(Point(1.0, True, {n: change() for n in range(3)}),))
+    pieces = {name: [Piece(1, 1000, 1000, 0), *[Piece(1, 10, 10, 1)] * 25] for name in STATES}
+    assert any(step.mode == "compact" for step in plan_run(request(pieces=pieces)).steps)
+    assert planner.searches(early, early, request(pieces=pieces), request(pieces=pieces)) == 4
+
+
+def test_the_plan_that_was_not_used_for_longest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_cache, "PLANS", 2)
+    planner = Planner()
+    one, two, three = request(), request(policy="STRICT"), request(policy="INCREMENTAL")
+    assert planner.searches(one, two, one, three) == 3
+    assert planner.searches(one, three, two) == 1
+
+
+def test_a_plan_is_remembered_without_its_memo() -> None:
+    planner = Planner()
+    planner.searches(request())
+    assert not isinstance(planner.cache.plan(request(), planner.search), ExplainedPlan)
+    assert planner.asked == 1
