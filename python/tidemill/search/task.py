@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tidemill.memo.memo import Expression
@@ -29,6 +29,8 @@ ASSUMED_SHARE = 0.01
 ASSUMED_ROWS = 1e6
 """Rows that the largest source is taken to have at least when states are chosen, the others in proportion: tables grow,
 states are chosen once. So many has one of which nothing is known."""
+CYCLES = 10
+"""Cycles of expected arrivals that a source is taken to hold at least when states are chosen."""
 NONE_FOLLOWED = Followed()
 DELTAS = "delta"
 """The pack that others may build upon."""
@@ -163,8 +165,11 @@ class PlanningTask:
     def worth_keeping(self) -> frozenset[str]:
         """Names of the states to keep for changes like those to come."""
         kinds, cycle = self.request.query.sources, self.request.cycle
-        grown = _growth(self.request.sources.values())
-        assumed = {n: _assumed(s, kinds[n].kind, cycle.get(n), grown) for n, s in self.request.sources.items()}
+        sizes = {n: _size(s.rows, cycle.get(n)) for n, s in self.request.sources.items()}
+        grown = max(1.0, ASSUMED_ROWS / max(sizes.values(), default=ASSUMED_ROWS))
+        assumed = {
+            n: _assumed(s, kinds[n].kind, cycle.get(n), sizes[n], grown) for n, s in self.request.sources.items()
+        }
         if not any(change.changed for change in assumed.values()):
             return frozenset()
         found = self.space([assumed], Kept(None))
@@ -193,15 +198,20 @@ def unchanged(sources: Mapping[int, SourceChange]) -> dict[int, SourceChange]:
     return {n: replace(s, changed=False) for n, s in sources.items()}
 
 
-def _growth(sources: Iterable[SourceChange]) -> float:
-    """How many times larger all sources are taken to become: until the largest one has `ASSUMED_ROWS`."""
-    largest = max((source.rows for source in sources if source.rows), default=ASSUMED_ROWS)
-    return max(1.0, ASSUMED_ROWS / largest)
+def _size(rows: float | None, cycle: tuple[float, float] | None) -> float:
+    """Rows that a source is taken to have before it grows: what is there, or what a few cycles leave in it."""
+    left = CYCLES * (cycle[0] - cycle[1]) if cycle else 0.0
+    return max(ASSUMED_ROWS if rows is None else rows, left, 1.0)
 
 
-def _assumed(source: SourceChange, kind: str, cycle: tuple[float, float] | None, grown: float) -> SourceChange:
-    """What is taken to happen to a source from run to run; `cycle`: inserts and deletes, if they are expected."""
-    rows = ASSUMED_ROWS if source.rows is None else max(source.rows, 1.0) * grown
+def _assumed(
+    source: SourceChange, kind: str, cycle: tuple[float, float] | None, size: float, grown: float
+) -> SourceChange:
+    """What is taken to happen to a source from run to run.
+
+    `cycle`: inserts and deletes, if they are expected; `grown`: how many times larger all sources are taken to become.
+    """
+    rows = size * grown
     inserts, deletes = (n * grown for n in cycle) if cycle else (rows * ASSUMED_SHARE, rows * ASSUMED_SHARE)
     changed = kind != "static" and inserts + deletes > 0
     return replace(source, changed=changed, old_readable=True, reason=None, rows=rows, inserts=inserts, deletes=deletes)
