@@ -21,6 +21,7 @@ from benchmarks.data import BUILD
 from benchmarks.harness import ROUNDS, SCALE, fresh_session
 from tests.maintain import Changes
 from tests.search import test_running_example as example
+from tidemill.explain.document import document
 from tidemill.search.planner import plan_run
 from tidemill.search.request import PlanRequest
 from tidemill.settings import PACKS, PlannerSettings
@@ -51,7 +52,7 @@ class TestRunningExample:
             name=name,
             price=price,
             costs={pack: list(found) for pack, found in example.costs(plan).items()},
-            chosen=sorted(plan.methods),
+            chosen=document(plan, {})["methods"],
         )
 
 
