@@ -40,6 +40,7 @@ SUITES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "delta sources": ("tests/system/test_delta_sources.py tests/system/test_schema_changes.py", {}),
     "hostile": ("tests/system/test_hostile_names.py", {}),
     "tpcds": ("tests/system/test_tpcds.py", {"TIDEMILL_QUERIES": "any 12", "TIDEMILL_MODES": "all"}),
+    "tpcds whole": ("tests/system/test_tpcds.py", {"TIDEMILL_QUERIES": "all"}),
     "stacked": ("tests/front/test_stacked_extensions.py", {}),
     "pitfalls": ("tests/system/test_pitfalls.py", {}),
     "planner process": ("tests/front/test_planner_process.py", {}),
