@@ -15,6 +15,7 @@ from benchmarks.data import ROOT
 from benchmarks.tempura import ALL, METHODS, SCENARIOS
 
 PLOTS = ROOT / "docs" / "plots"
+mpl.rcParams["svg.hashsalt"] = "tidemill"  # the same figures give the same file
 NEAR = 1.1
 """Within 10 % of the best is as good as the best."""
 Figures = Mapping[str, Any]
@@ -141,7 +142,6 @@ def _misled(cells: Mapping[tuple[str, str, int], _Cell], figures: Sequence[Figur
 def _bars(cells: Mapping[tuple[str, str, int], _Cell], path: Path, title: str) -> None:
     """Measured shares of IM-1: a group of bars per cell."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    mpl.rcParams["svg.hashsalt"] = "tidemill"  # the same figures give the same file
     figure, axes = plt.subplots(figsize=(max(6.0, 0.7 * len(cells)), 4), layout="constrained")
     width = 0.8 / len(METHODS)
     for i, method in enumerate(METHODS):
@@ -186,7 +186,6 @@ def _queries(figures: Sequence[Figures]) -> Iterator[str]:
     yield f"What is found within 3 s costs over 5 % more than what is found within 30 s for {dearer} of them."
     plot = "tempura-planning.svg"
     PLOTS.mkdir(parents=True, exist_ok=True)
-    mpl.rcParams["svg.hashsalt"] = "tidemill"
     figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
     axes.step(seconds, [(i + 1) / len(seconds) for i in range(len(seconds))], where="post")
     axes.set_xlabel("seconds of planning")

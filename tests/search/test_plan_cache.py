@@ -98,7 +98,7 @@ def test_runs_alike_are_planned_once() -> None:
         {"settings": PlannerSettings(cost_model="tuples")},
         {"past": Past([PastRun("FULL", 1000.0, 2000.0)])},
     ],
-    ids=repr,
+    ids=" ".join,
 )
 def test_others_are_planned_anew(other: dict[str, Any]) -> None:
     planner = Planner()
