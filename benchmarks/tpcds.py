@@ -1,6 +1,7 @@
 """TPC-DS: data by DuckDB's generator, Delta tables made from it, and changes of all tables."""
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
@@ -126,10 +127,14 @@ def files(scale: float) -> Path:
 
 def load_delta(spark: SparkSession, folder: Path) -> None:
     """Creates one Delta table per file in the current database; the change feed on for every other one."""
-    for i, table in enumerate(TABLES):
+
+    def load(i: int, table: Table) -> None:
         feed = f"TBLPROPERTIES (delta.enableChangeDataFeed = {str(i % 2 == 0).lower()})"
         file = folder / f"{table.name}.parquet"
         spark.sql(f"CREATE TABLE {table.name} USING delta {feed} AS SELECT * FROM parquet.`{file}`")
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(load, *zip(*enumerate(TABLES), strict=True)))
 
 
 def facts(seed: int, share: float) -> tuple[str, ...]:
@@ -137,9 +142,14 @@ def facts(seed: int, share: float) -> tuple[str, ...]:
     return tuple(merge(table, seed, share) for table in FACTS)
 
 
-def gone_and_other(seed: int, share: float) -> tuple[str, ...]:
-    """`share` of the rows of each table of facts deleted, as many others updated."""
-    return tuple(s for table in FACTS for s in (delete(table, seed, share), update(table, seed + 1, share)))
+def deletes(seed: int, share: float) -> tuple[str, ...]:
+    """`share` of the rows of each table of facts deleted."""
+    return tuple(delete(table, seed, share) for table in FACTS)
+
+
+def updates(seed: int, share: float) -> tuple[str, ...]:
+    """`share` of the rows of each table of facts updated."""
+    return tuple(update(table, seed, share) for table in FACTS)
 
 
 def dimensions(spark: SparkSession, seed: int, share: float) -> tuple[str, ...]:

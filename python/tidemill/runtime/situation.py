@@ -27,8 +27,7 @@ class Situation:
 
     `positions`: at each moment, by number of source: where the content stands (or, before there is any, the first
     state), where runs without output have left something, and now. `changes`: from the first moment to now, `between`
-    step by step, empty if there is one. `fingerprint` and
-    `functions` as in `analysis`.
+    step by step, empty if there is one. `fingerprint` and `functions` as in `analysis`.
     """
 
     document: Mapping[str, Any]
