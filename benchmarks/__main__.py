@@ -34,7 +34,7 @@ def main() -> int:
     os.environ["TIDEMILL_BENCH_SCALE"] = f"{arguments.scale:g}"
     os.environ["TIDEMILL_BENCH_QUERIES"] = arguments.queries
     os.environ["TIDEMILL_BENCH_ROUNDS"] = str(arguments.rounds)
-    figures = BUILD / "bench" / f"{arguments.name}-{arguments.scale:g}.json"
+    figures = BUILD / "bench" / arguments.only / f"{arguments.name}-{arguments.scale:g}.json"
     figures.parent.mkdir(parents=True, exist_ok=True)
     options = [
         "--benchmark-enable",

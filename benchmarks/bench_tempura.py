@@ -99,7 +99,7 @@ class TestGrid:
         self, spark: SparkSession, query: int, scenario: str, method: str, round_: int
     ) -> Iterator[Callable[[str], Row]]:
         """Runs a statement about the cell's view, `{}` standing for its name, under the settings of the cell."""
-        name = f"q{query}_{[*tempura.SCENARIOS].index(scenario)}_{[*METHODS].index(method)}_{round_}"
+        name = _name(query, scenario, method, round_)
         confs = tempura.confs(tempura.SCENARIOS[scenario], METHODS[method][0])
         for key, value in confs.items():
             spark.conf.set(key, value)
@@ -145,7 +145,7 @@ class TestGrid:
     ) -> None:
         """The second run, after which the view must equal its query."""
         last: Row = benchmark.pedantic(view, args=("REFRESH INCREMENTAL VIEW {}",), rounds=1)
-        name = f"q{query}_{[*tempura.SCENARIOS].index(scenario)}_{[*METHODS].index(method)}_{round_}"
+        name = _name(query, scenario, method, round_)
         runs = spark.sql(f"SHOW REFRESHES IN {name}").collect()
         first = runs[1] if len(runs) > 1 else None
         kind = tempura.SCENARIOS[scenario]
@@ -166,6 +166,11 @@ class TestGrid:
             row = view("VERIFY INCREMENTAL VIEW {}")
             assert row.matches, f"{name}: {row.missing} rows missing, {row.unexpected} unexpected"
         view("DROP INCREMENTAL VIEW {}")
+
+
+def _name(query: int, scenario: str, method: str, round_: int) -> str:
+    """Of a cell's view."""
+    return f"q{query}_{[*tempura.SCENARIOS].index(scenario)}_{[*METHODS].index(method)}_{round_}"
 
 
 def _figures(row: Row | None) -> dict[str, Any] | None:
