@@ -36,7 +36,8 @@ setup() { environment; jar; }
 
 demo() { setup; python -m examples.demo "$@"; }
 
-test() { setup; python -m pytest -m "not slow" "$@"; }
+# Two processes, each with a Spark of its own; `-n 0` for one.
+test() { setup; python -m pytest -m "not slow" -n 2 --dist loadfile "$@"; }
 
 check() {
   environment
