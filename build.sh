@@ -36,8 +36,7 @@ setup() { environment; jar; }
 
 demo() { setup; python -m examples.demo "$@"; }
 
-# Two processes, each with a Spark of its own; `-n 0` for one.
-test() { setup; python -m pytest -m "not slow" -n 2 --dist loadfile "$@"; }
+test() { setup; python -m pytest -m "not slow" "$@"; }
 
 check() {
   environment
