@@ -15,10 +15,10 @@ from benchmarks.data import ROOT
 from benchmarks.tempura import ALL, METHODS, SCENARIOS
 
 PLOTS = ROOT / "docs" / "plots"
-mpl.rcParams["svg.hashsalt"] = "tidemill"  # the same figures give the same file
 NEAR = 1.1
 """Within 10 % of the best is as good as the best."""
 Figures = Mapping[str, Any]
+mpl.rcParams["svg.hashsalt"] = "tidemill"  # the same figures give the same file
 
 
 def sections(figures: Sequence[Figures], note: str) -> Iterator[tuple[str, list[str]]]:

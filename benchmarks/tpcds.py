@@ -127,14 +127,14 @@ def files(scale: float) -> Path:
 
 def load_delta(spark: SparkSession, folder: Path) -> None:
     """Creates one Delta table per file in the current database; the change feed on for every other one."""
-
-    def load(i: int, table: Table) -> None:
-        feed = f"TBLPROPERTIES (delta.enableChangeDataFeed = {str(i % 2 == 0).lower()})"
-        file = folder / f"{table.name}.parquet"
-        spark.sql(f"CREATE TABLE {table.name} USING delta {feed} AS SELECT * FROM parquet.`{file}`")
-
+    statements = [
+        f"CREATE TABLE {table.name} USING delta "
+        f"TBLPROPERTIES (delta.enableChangeDataFeed = {str(i % 2 == 0).lower()}) "
+        f"AS SELECT * FROM parquet.`{folder / table.name}.parquet`"
+        for i, table in enumerate(TABLES)
+    ]
     with ThreadPoolExecutor(2) as threads:
-        list(threads.map(load, *zip(*enumerate(TABLES), strict=True)))
+        list(threads.map(spark.sql, statements))
 
 
 def facts(seed: int, share: float) -> tuple[str, ...]:
