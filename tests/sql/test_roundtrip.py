@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.sql.test_statements import SCHEDULES, STATEMENTS
 from tidemill.errors import TidemillError
+from tidemill.sql.codec import from_json, to_json
 from tidemill.sql.create import POLICIES
 from tidemill.sql.parse import parse, read
 from tidemill.sql.render import create_text, name_text, number_text, string_text
@@ -28,8 +29,6 @@ from tidemill.sql.statements import (
     Point,
     Trigger,
     WorkBound,
-    from_json,
-    to_json,
 )
 
 part = st.text(min_size=1, max_size=6) | st.sampled_from(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tidemill.sql.codec import from_json, to_json
 from tidemill.sql.create import byte_string
 from tidemill.sql.not_yet import not_in_effect
 from tidemill.sql.parse import parse, read
@@ -46,8 +47,6 @@ from tidemill.sql.statements import (
     Vacuum,
     Verify,
     WorkBound,
-    from_json,
-    to_json,
 )
 
 V = ("v",)

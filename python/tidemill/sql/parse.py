@@ -8,10 +8,11 @@ from typing import Any
 
 from tidemill.errors import TidemillError, utf16_offset
 from tidemill.sql import not_yet
+from tidemill.sql.codec import to_json
 from tidemill.sql.columns import Columns, columns_of
 from tidemill.sql.create import FORMATS, UNKNOWN_FORMAT, read_create
 from tidemill.sql.cursor import Cursor, Span
-from tidemill.sql.statements import Statement, to_json
+from tidemill.sql.statements import Statement
 from tidemill.sql.verbs import (
     read_alter,
     read_describe,

@@ -1,14 +1,12 @@
-"""The statements of Tidemill as frozen values, with a JSON form that comes back as the same value.
+"""The statements of Tidemill as frozen values; `codec` has their JSON form.
 
-Each class has a `kind`; in JSON every object of these classes is {"kind": ..., field: ...} and a tuple is a list.
 A name is the tuple of its parts as written, not yet qualified. Text of queries is kept as written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, TypeAlias
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
 
 Name: TypeAlias = tuple[str, ...]
 
@@ -298,6 +296,21 @@ class Resume:
     kind: ClassVar[str] = "resume"
 
 
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """What a CREATE says otherwise that found the view lying there: its query, and where names are looked up now.
+
+    No clause of ALTER says it. `query_columns`: as `Definition` has them. `expect`: EXPECT as it was, for that place.
+    """
+
+    kind: ClassVar[str] = "attached"
+    query: str
+    query_columns: tuple[str, ...]
+    catalog: str
+    namespace: tuple[str, ...]
+    expect: tuple[Expectation, ...]
+
+
 Action: TypeAlias = (
     SetSchedule
     | SetWork
@@ -311,6 +324,7 @@ Action: TypeAlias = (
     | RenameTo
     | Suspend
     | Resume
+    | Attached
 )
 
 
@@ -324,67 +338,3 @@ class Alter:
 Statement: TypeAlias = (
     Create | Refresh | Verify | Explain | ShowViews | ShowRefreshes | ShowCreate | Describe | Alter | Vacuum | Drop
 )
-
-_STATEMENTS: tuple[type[Any], ...] = (
-    Create,
-    Refresh,
-    Verify,
-    Explain,
-    ShowViews,
-    ShowRefreshes,
-    ShowCreate,
-    Describe,
-    Alter,
-    Vacuum,
-    Drop,
-)
-_ACTIONS: tuple[type[Any], ...] = (
-    *(SetSchedule, SetWork, SetStateBudget, SetExpect, SetPolicy, SetProperties, UnsetProperties, SetComment),
-    *(SetQuery, RenameTo, Suspend, Resume),
-)
-_PARTS: tuple[type[Any], ...] = (
-    *(OnDemand, OnChange, AtTime, Every, Cron, AtProgress, Point, Column, WorkBound, Expectation, Iterate),
-    *_ACTIONS,
-)
-_CLASSES: Mapping[str, type[Any]] = {cls.kind: cls for cls in (*_STATEMENTS, *_PARTS)}
-
-
-def to_json(statement: Statement | Action | Point | Expectation | WorkBound) -> dict[str, Any]:
-    """The JSON object of a statement or of one of its parts."""
-    encoded: dict[str, Any] = _encode(statement)
-    return encoded
-
-
-def from_json(document: Mapping[str, Any]) -> Statement:
-    """The statement of a JSON object; ValueError if it is none."""
-    statement = _decode(document)
-    if not isinstance(statement, _STATEMENTS):
-        raise ValueError(f"not a statement: {document.get('kind')!r}")
-    return statement  # type: ignore[no-any-return]  # isinstance with a tuple of Any narrows to Any
-
-
-def action_from_json(document: Mapping[str, Any]) -> Action:
-    """The action of an ALTER statement; ValueError if it is none."""
-    action: Action = _decode(document)
-    if not isinstance(action, _ACTIONS):
-        raise ValueError(f"not an action of ALTER: {document.get('kind')!r}")
-    return action  # type: ignore[no-any-return]  # isinstance with a tuple of Any narrows to Any
-
-
-def _encode(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_encode(item) for item in value]
-    if hasattr(value, "kind"):
-        return {"kind": value.kind} | {field.name: _encode(getattr(value, field.name)) for field in fields(value)}
-    return value
-
-
-def _decode(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(_decode(item) for item in value)
-    if isinstance(value, Mapping):
-        if value.get("kind") not in _CLASSES:
-            raise ValueError(f"unknown kind: {value.get('kind')!r}")
-        rest = {name: _decode(item) for name, item in value.items() if name != "kind"}
-        return _CLASSES[value["kind"]](**rest)
-    return value
