@@ -18,7 +18,8 @@ def scan_changes(m: Match) -> Iterator[Result]:
 
     Why: everything incremental starts here; the change feed is as small as the change. Netted over the columns that
         the query reads, an update of others is gone at once, and a row that came and went within the run is never
-        looked at: an expression that fails on it must not fail the run. A change of one sign is net as it is.
+        looked at: an expression that fails on it must not fail the run. A change of one sign is net as it is; a small
+        one in which no row came and went is looked at as it is: netting costs more than it spares.
     Unsafe: for a source that cannot tell its changes between the two positions (files were rewritten, history is
         gone): then no delta exists and only computing again is left.
     Citation: [Tempura] section 4.1.

@@ -37,7 +37,9 @@ def difference(before: Rows, after: Rows) -> Rows:
     return Counter({row: n for row in before | after if (n := after[row] - before[row])})
 
 
-@pytest.mark.parametrize(("feed", "vectors"), FLAVOURS)
+@pytest.mark.parametrize(
+    ("feed", "vectors"), [f if f[0] != f[1] else pytest.param(*f, marks=pytest.mark.slow) for f in FLAVOURS]
+)
 def test_every_kind_of_write(spark: SparkSession, store: Store, table: str, feed: bool, vectors: bool) -> None:
     create(spark, table, "id INT, v STRING, p INT", feed, vectors, "PARTITIONED BY (p)" if feed != vectors else "")
     spark.sql(f"INSERT INTO {table} SELECT id, concat('v', id % 4), id % 3 FROM range(0, 60, 1, 2)")
@@ -231,6 +233,30 @@ def test_an_optimized_and_vacuumed_table_still_tells_later_changes(
     new, summary = store.pin(table, old)
     assert (summary["changes_readable"], summary["old_readable"], summary["reason"]) == (True, False, None)
     assert signed(store.changes(table, ["id"], old, new)) == Counter({(9,): 1})
+
+
+def test_what_came_and_went(spark: SparkSession, store: Store, table: str) -> None:
+    create(spark, table, "id INT, v INT", feed=True, vectors=False)
+    spark.sql(f"INSERT INTO {table} SELECT id, 0 FROM range(0, 20, 1, 2)")
+    old, _ = store.pin(table)
+    found = []
+    for statement in (
+        f"DELETE FROM {table} WHERE id = 1",
+        f"INSERT INTO {table} VALUES (30, 0)",
+        f"DELETE FROM {table} WHERE id = 30",
+    ):
+        spark.sql(statement)
+        found.append(store.pin(table, old)[1]["direct"])
+    assert found == [True, True, False]
+    for statement, direct in (
+        (f"UPDATE {table} SET v = 1 WHERE id < 9", True),
+        (f"MERGE INTO {table} t USING (SELECT id FROM range(5, 25)) s ON t.id = s.id WHEN MATCHED THEN DELETE"
+         " WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, 2)", True),
+        (f"INSERT OVERWRITE {table} SELECT * FROM {table} WHERE id <> 2", False),
+    ):  # fmt: skip
+        old, _ = store.pin(table)
+        spark.sql(statement)
+        assert store.pin(table, old)[1]["direct"] == direct
 
 
 def test_another_table_under_the_name(spark: SparkSession, store: Store, table: str) -> None:

@@ -54,7 +54,7 @@ def test_estimates_follow_the_bytes() -> None:
         (listing({**A, "f:/t/a": (600, 9)}), "SOURCE_REWRITTEN: f:/t/a was written over"),
         (listing({**A, "f:/t/b c": (401, 2)}), "SOURCE_REWRITTEN: f:/t/b c was written over"),
         (listing(), "SOURCE_REWRITTEN: f:/t/a is gone"),
-        (listing(A, id_="u"), "SOURCE_REPLACED: db.t is another table now"),
+        (listing(A, id_="u"), "SOURCE_REPLACED: another table under this name"),
         (listing(A, partitions=[["f:/t", {"p": "1"}]]), "SOURCE_REWRITTEN: a partition has other values"),
         (listing(A, partitions=[["f:/u", {"p": "1"}]]), None),  # a partition that had no files
     ],
@@ -124,7 +124,7 @@ def test_a_position_of_another_kind_says_nothing() -> None:
     source = {"name": "db.t", "kind": "delta", "rows": None, "bytes": None}
     [pinned] = pin(Bridge(), [source], [listing(A)])
     assert asked == [None]
-    assert pinned.change.reason == "SOURCE_REPLACED: db.t is of another kind now"
+    assert pinned.change.reason == "SOURCE_REPLACED: another kind of table"
     assert (pinned.change.changed, pinned.change.old_readable) == (True, False)
     [first] = pin(Bridge(), [source], [None])
     assert first.change.reason is None

@@ -73,6 +73,7 @@ def test_positions_contents_and_changes(store: Store, upstream: Log[Run], table:
     assert pinned.change.rows == 3
     assert describe_position(pinned.position) == "1"
     change = pinned.change
+    assert change.direct
     assert (change.changed, change.old_readable, change.inserts, change.deletes) == (True, True, 2, 1)
     assert bag(store.snapshot(table, ["id"], {"run": 0})) == Counter({(1,): 2, (2,): 1})
     assert bag(store.snapshot(table, ["id"], pinned.position)) == Counter({(1,): 1, (2,): 1, (3,): 2})
@@ -101,6 +102,16 @@ def test_files_that_are_gone_and_other_views(store: Store, files: Files, upstrea
     files.delete([f"{location}/_tidemill/delta/1"])
     [gone] = pin(store, [source], [{"run": 0, "id": "view-1"}])
     assert (gone.change.reason or "").startswith("HISTORY_GONE")
+
+
+def test_rows_may_come_and_go_between_two_outputs(store: Store, upstream: Log[Run], table: str) -> None:
+    newest = upstream.newest()
+    assert newest is not None
+    assert newest.delta is not None
+    upstream.commit(Run(3, True, upstream_files(upstream), newest.delta))
+    for start, direct in ((0, False), (1, True)):
+        [pinned] = pin(store, [store.describe(table)], [{"run": start, "id": "view-1"}])
+        assert (pinned.change.reason, pinned.change.direct) == (None, direct)
 
 
 def upstream_files(log: Log[Run]) -> Sequence[Mapping[str, Any]]:

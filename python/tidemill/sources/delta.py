@@ -15,6 +15,9 @@ class DeltaSource(RecordedSource):
 
     number = "version"
 
+    def expects_direct(self, source: Source) -> bool:
+        return bool(source.get("feed"))
+
     def warnings(self, source: Source, period: float | None) -> Iterator[str]:
         name = source["name"]
         if not source.get("feed"):

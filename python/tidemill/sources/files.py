@@ -39,7 +39,7 @@ class FileSource:
         if old is None:
             return SourceChange(changed=True, old_readable=False, rows=rows, bytes=size)
         if old.get("id") != new.get("id"):
-            replaced = f"{SOURCE_REPLACED}: {source['name']} is another table now"
+            replaced = f"{SOURCE_REPLACED}: another table under this name"
             return SourceChange(changed=True, old_readable=False, rows=rows, bytes=size, reason=replaced)
         before, now = _differing(old, new)
         added = [path for path in now if path not in before]

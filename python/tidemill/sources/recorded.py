@@ -24,10 +24,15 @@ class RecordedSource:
             rows = float(position["rows"])
         return rows, size
 
+    def expects_direct(self, source: Source) -> bool:
+        """Whether its changes are expected to be direct (SourceChange) while none is known."""
+        return True
+
     def change(self, source: Source, old: Position, new: Position, summary: Summary | None) -> SourceChange:
         rows, size = self.size(source, new)
         if old is None:
-            return SourceChange(changed=True, old_readable=False, rows=rows, bytes=size)
+            direct = self.expects_direct(source)
+            return SourceChange(changed=True, old_readable=False, rows=rows, bytes=size, direct=direct)
         if summary is None:
             reason = f"{HISTORY_GONE}: the changes of {source['name']} are not known"
             return SourceChange(changed=True, old_readable=False, rows=rows, bytes=size, reason=reason)
@@ -45,6 +50,7 @@ class RecordedSource:
             bytes=size,
             inserts=inserts,
             deletes=deletes,
+            direct=summary["direct"],
         )
 
     def disturbed(self, source: Source, read: Position, now: Position) -> str | None:

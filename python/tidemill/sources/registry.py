@@ -56,13 +56,13 @@ def pin(
         for source, before, now, summary in zip(sources, old, answer["positions"], answer["changes"], strict=True)
     ]
     return [
-        p if (before is None) == (asked is None) else replace(p, change=_of_another_kind(source, p.change))
-        for source, p, before, asked in zip(sources, pinned, old, known, strict=True)
+        p if (before is None) == (asked is None) else replace(p, change=_of_another_kind(p.change))
+        for p, before, asked in zip(pinned, old, known, strict=True)
     ]
 
 
-def _of_another_kind(source: Source, change: SourceChange) -> SourceChange:
-    return replace(change, changed=True, reason=f"{SOURCE_REPLACED}: {source['name']} is of another kind now")
+def _of_another_kind(change: SourceChange) -> SourceChange:
+    return replace(change, changed=True, reason=f"{SOURCE_REPLACED}: another kind of table")
 
 
 def check_undisturbed(jvm: Invoker, view: str, sources: Sequence[Source], read: Sequence[Position]) -> None:

@@ -148,8 +148,15 @@ private[tidemill] object DeltaChanges {
       "old_readable" -> JBool(!removed.exists(missing) && recreatable(log, table, from)),
       "inserts" -> Json.ofLong(total(counts.map(_._1))),
       "deletes" -> Json.ofLong(total(counts.map(_._2))),
+      "direct" -> JBool(direct(changing)),
       "bytes" -> JLong(changing.map(_.bytes).sum),
       "reason" -> Json.of(unreadable.map(path => lost(s"'$path' is gone"))))
+  }
+
+  /** Whether no commit deletes rows after an earlier one has inserted some, and none carries rows over into new files. */
+  private def direct(changing: Seq[DeltaCommit]): Boolean = {
+    val afterInsert = changing.dropWhile(_.counts._1.contains(0L)).drop(1)
+    changing.forall(c => c.feed.nonEmpty || !c.rewrites) && afterInsert.forall(_.counts._2.contains(0L))
   }
 
   private def lost(text: String): String = s"HISTORY_GONE: $text"

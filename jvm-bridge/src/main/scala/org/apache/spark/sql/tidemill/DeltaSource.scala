@@ -14,6 +14,7 @@ import org.apache.spark.sql.delta.actions.AddFile
 import org.apache.spark.sql.delta.commands.cdc.CDCReader
 import org.apache.spark.sql.delta.files.{TahoeBatchFileIndex, TahoeFileIndex, TahoeLogFileIndex}
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
+import org.apache.spark.sql.types.StructType
 
 /**
  * Delta tables. Position: {"version": n, "id": table id, "bytes" and "rows": number or null, "columns": {field: physical name and type}};
@@ -28,6 +29,13 @@ private[tidemill] object DeltaSource {
     case _: TahoeLogFileIndex => "delta"
     case other => s"a Delta relation over ${other.getClass.getSimpleName}"
   }
+
+  private val ofChanges = CDCReader.cdcReadSchema(new StructType()).fieldNames
+
+  /** Why Delta's reader cannot tell the changes of a table of such columns. */
+  def untold(columns: Seq[String]): Option[String] =
+    columns.find(name => ofChanges.exists(_.equalsIgnoreCase(name))).map(name =>
+      s"a Delta table whose column $name has a name that Delta's reader of changes gives to one of its own")
 
   /** Whether this relation shows the content of an incremental view, and not the table of one that was never filled. */
   def shows(files: HadoopFsRelation): Boolean = files.location match {

@@ -19,6 +19,10 @@ object Sources {
   /** The column of signed counts in change sets. */
   val Count = "_n"
 
+  /** Its name in the files of a view with these columns, as `count_field` has it in the planner. */
+  def countOf(columns: Seq[String]): String =
+    Iterator.iterate(Count)("_" + _).find(name => !columns.exists(_.equalsIgnoreCase(name))).get
+
   /** The source entry of the query document for the leaf `relation`. */
   def describe(relation: LogicalPlan): JValue = relation match {
     case leaf @ LogicalRelation(files: HadoopFsRelation, _, _, _, _) => kind(leaf, files) match {
@@ -80,6 +84,7 @@ object Sources {
     if (leaf.isStreaming) "a stream has no snapshots"
     else if (isDelta(files)) DeltaSource.kind(files) match {
       case "delta" if ViewSource.isView(files, index.rootPaths.head) => "view"
+      case "delta" => DeltaSource.untold(files.dataSchema.fieldNames.toSeq ++ files.partitionSchema.fieldNames).getOrElse("delta")
       case other => other
     }
     else index match {

@@ -122,8 +122,8 @@ private[tidemill] object ViewSource {
   }
 
   /**
-   * {"changed", "changes_readable", "old_readable": bool, "inserts", "deletes", "bytes": number or null,
-   * "reason": code with text or null}.
+   * {"changed", "changes_readable", "old_readable", "direct": bool, "inserts", "deletes", "bytes": number or null,
+   * "reason": code with text or null}. "direct": no row came and went in between, or was taken out and put back.
    */
   def summary(session: SparkSession, source: JValue, from: JValue, to: JValue): JValue = {
     val conf = session.sessionState.newHadoopConf()
@@ -157,13 +157,14 @@ private[tidemill] object ViewSource {
       "old_readable" -> JBool(lostOld.isEmpty && sameColumns(root, before, after, conf)),
       "inserts" -> Json.ofLong(inserts),
       "deletes" -> Json.ofLong(deletes),
+      "direct" -> JBool(runs.sizeIs <= 1),
       "bytes" -> JLong(deltas.map(_.getLen).sum),
       "reason" -> Json.of(reason))
   }
 
   private[tidemill] def gone(reason: String): JValue = JObject(
     "changed" -> JBool(true), "changes_readable" -> JBool(false), "old_readable" -> JBool(false),
-    "inserts" -> JNull, "deletes" -> JNull, "bytes" -> JNull, "reason" -> JString(reason))
+    "direct" -> JBool(false), "inserts" -> JNull, "deletes" -> JNull, "bytes" -> JNull, "reason" -> JString(reason))
 
   def snapshot(session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, position: JValue): LogicalPlan = {
     val conf = session.sessionState.newHadoopConf()
@@ -183,10 +184,11 @@ private[tidemill] object ViewSource {
     val runs = between(root, from, to, conf)
     runs.lastOption.foreach(check(leaf, files, root, _, conf))
     val listed = runs.flatMap(e => filesOf(e \ "delta", root, conf))
-    val relation = reading(session, files, listed, files.schema.add(Sources.Count, LongType, nullable = false))
+    val count = Sources.countOf(files.schema.fieldNames.toSeq)
+    val relation = reading(session, files, listed, files.schema.add(count, LongType, nullable = false))
     val plan = LogicalRelation(relation)
     if (listed.isEmpty) Sources.nothing(plan, fields)
-    else Sources.unit(plan, Sources.pick(plan, fields), Sources.pick(plan, Seq(Sources.Count)).head)
+    else Sources.unit(plan, Sources.pick(plan, fields), Sources.pick(plan, Seq(count)).head)
   }
 
   private def reading(
