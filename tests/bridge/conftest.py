@@ -12,7 +12,7 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.data import standard
+from benchmarks.texts import standard
 from tests.bridge.codec import Call
 
 
@@ -47,7 +47,7 @@ def tpch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[
         place.mkdir()  # a table is a folder
         file.rename(place / file.name)
         spark.sql(f"CREATE TABLE tpch.{file.stem} USING parquet LOCATION '{place}'")
-    return standard(duckdb.connect(), "tpch")
+    return standard("tpch")
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +55,7 @@ def tpcds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     """The 99 query texts by name, over Parquet tables of database `tpcds` at scale 0.01."""
     folder = tmp_path_factory.mktemp("tpcds")
     connection = duckdb.connect()
-    texts = standard(connection, "tpcds")
+    texts = standard("tpcds")
     connection.execute("CALL dsdgen(sf=0.01)")
     spark.sql("CREATE DATABASE IF NOT EXISTS tpcds")
     for (name,) in connection.execute("SELECT table_name FROM information_schema.tables").fetchall():

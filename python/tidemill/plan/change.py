@@ -17,6 +17,9 @@ class SourceChange:
         bytes: bytes of the new snapshot; None if unknown.
         inserts: rows inserted; None if unknown.
         deletes: rows deleted; None if unknown.
+        direct: what was deleted was there at the old position, and what was inserted is there at the new one: no row
+            came and went in between, none was taken out only to be put back. Both sides of an update may agree in the
+            columns that are read.
         reason: why the change cannot be told (a reason code of SHOW REFRESHES); None if it can.
     """
 
@@ -27,13 +30,15 @@ class SourceChange:
     inserts: float | None = None
     deletes: float | None = None
     reason: str | None = None
+    direct: bool = False
 
     def then(self, later: SourceChange) -> SourceChange:
         """This change and one that follows it, as one.
 
         >>> first = SourceChange(changed=True, old_readable=False, rows=10.0, inserts=5.0, deletes=0.0)
-        >>> first.then(SourceChange(changed=True, old_readable=True, rows=9.0, inserts=None, deletes=1.0))
-        SourceChange(changed=True, old_readable=False, rows=9.0, bytes=None, inserts=None, deletes=1.0, reason=None)
+        >>> both = first.then(SourceChange(changed=True, old_readable=True, rows=9.0, inserts=None, deletes=1.0))
+        >>> both.old_readable, both.rows, both.inserts, both.deletes
+        (False, 9.0, None, 1.0)
         """
         if not self.changed or not later.changed:
             return replace(later if later.changed else self, rows=later.rows, bytes=later.bytes)

@@ -195,9 +195,13 @@ class Negate:
 
 @dataclass(frozen=True, slots=True)
 class Net:
-    """One row per row value with the sum of its counts; values that cancel out are gone."""
+    """One row per row value with the sum of its counts; values that cancel out are gone.
+
+    `state`: the input is all there is of that state, and a value of its base that no later piece has may keep its rows.
+    """
 
     columns: tuple[int, ...]
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +223,13 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Adds up attribute forms of the same aggregate, key by key. Any number of inputs."""
+    """Adds up attribute forms of the same aggregate, key by key. Any number of inputs.
+
+    `state`: the one input is all there is of that state.
+    """
 
     partial: Partial
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,9 +303,20 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class KeyFilter:
-    """Rows of the first input whose key is among the second's rows, NULLs being equal: ((expression, column), ...)."""
+    """Rows of the first input whose key is among the second's rows: ((expression, column), ...).
+
+    `nulls`: NULLs are equal; otherwise a row with a NULL in its key is not asked for.
+    """
 
     on: tuple[tuple[Expr, int], ...]
+    nulls: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Less:
+    """A plain bag without a change that is in it: what was there before."""
+
+    columns: tuple[int, ...]
 
 
 Op: TypeAlias = (
@@ -331,6 +350,7 @@ Op: TypeAlias = (
     | Pad
     | Keys
     | KeyFilter
+    | Less
 )
 
 

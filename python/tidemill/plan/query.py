@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,6 +99,23 @@ class Query:
             elif isinstance(part, Handle):
                 found |= self.expressions[part.number].columns
         return frozenset(found)
+
+
+COUNT_FIELD = "_n"
+"""The column of signed counts in files of which nothing says otherwise."""
+
+
+def count_field(names: Iterable[str]) -> str:
+    """The column of signed counts in files that have columns of these names beside it.
+
+    >>> count_field(["a", "n"]), count_field(["_N", "__n"])
+    ('_n', '___n')
+    """
+    taken = {name.lower() for name in names}
+    name = COUNT_FIELD
+    while name in taken:
+        name = f"_{name}"
+    return name
 
 
 def read_query(document: Mapping[str, Any]) -> Query:

@@ -23,6 +23,7 @@ from tidemill.plan.ops import (
     Filter,
     HeldScan,
     Join,
+    KeyFilter,
     Keys,
     Limit,
     Op,
@@ -140,6 +141,9 @@ class Printer:
                 return f"{word} {self._fields(tuple((c, f) for c, f, _ in columns))}"
             case Answer(partial, calls):
                 return f"{word} keys={self._named(partial.keys)} calls={self._named((*partial.calls, *calls))}"
+            case KeyFilter(on, nulls):
+                equal = "<=>" if nulls else "="
+                return f"{word} [{', '.join(f'{self.expr(e)} {equal} {self._name(c)}' for e, c in on)}]"
             case Keys(branches):
                 return f"{word} {'; '.join(self._named(b) for b in branches)}"
             case Pad(columns):
@@ -147,9 +151,6 @@ class Printer:
             case _ if names := [f.name for f in fields(op)]:
                 if isinstance(value := getattr(op, names[0]), Partial):
                     return f"{word} keys={self._named(value.keys)} calls={self._named(value.calls)}"
-                if names == ["on"]:
-                    pairs = ", ".join(f"{self.expr(e)} <=> {self._name(c)}" for e, c in value)
-                    return f"{word} [{pairs}]"
                 return f"{word} [{', '.join(map(self._name, value))}]"
             case _:
                 return word

@@ -83,6 +83,6 @@ def keys(*branches: tuple[Named, Built]) -> Built:
     return Node(Keys(tuple(named for named, _ in kept)), tuple(b for _, b in kept))
 
 
-def with_keys(on: tuple[tuple[Expr, int], ...], rows: Built, wanted: Built) -> Built:
-    """The rows whose key is among the wanted; all of them if there is no key."""
-    return Node(KeyFilter(on), (rows, wanted)) if on else rows
+def with_keys(on: tuple[tuple[Expr, int], ...], rows: Built, wanted: Built, *, nulls: bool = True) -> Built:
+    """The rows whose key is among the wanted; all of them if there is no key. `nulls`: see `KeyFilter`."""
+    return Node(KeyFilter(on, nulls), (rows, wanted)) if on else rows

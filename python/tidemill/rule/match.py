@@ -90,10 +90,14 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """An input of a join with its end of the join's equalities: ((column for the values, expression), ...)."""
+    """An input of a join with its end of the join's equalities: ((column for the values, expression), ...).
+
+    `nulls`: whether rows with a NULL there count, because it is equal to another, or because they are padded.
+    """
 
     relation: Relation
     named: Named
+    nulls: bool
 
     def keys(self, rows: Built) -> Built:
         """The values that rows of this side have in the equalities."""
@@ -101,7 +105,7 @@ class Side:
 
     def cut(self, rows: Built, wanted: Built) -> Built:
         """The rows of this side with values among the wanted ones; all of them if there is no equality."""
-        return with_keys(tuple((e, c) for c, e in self.named), rows, wanted)
+        return with_keys(tuple((e, c) for c, e in self.named), rows, wanted, nulls=self.nulls)
 
 
 class Match:
@@ -169,7 +173,9 @@ class Match:
         ids = [self.column(("key", i), self.types.type_of(near), f"key{i}") for i, (near, _, _) in enumerate(pairs)]
         near_keys = tuple((c, near) for c, (near, _, _) in zip(ids, pairs, strict=True))
         far_keys = tuple((c, far) for c, (_, far, _) in zip(ids, pairs, strict=True))
-        return Side(left, near_keys), Side(right, far_keys)
+        safe = any(null_safe for _, _, null_safe in pairs)
+        of_left = safe or self.op.kind not in {"inner", "semi"}
+        return Side(left, near_keys, of_left), Side(right, far_keys, safe or self.op.kind == "full")
 
     def read(self, *exprs: Expr) -> frozenset[int]:
         """The columns that expressions read."""
