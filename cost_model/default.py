@@ -1,17 +1,18 @@
 """The default cost model: textbook cardinalities, and CPU milliseconds per row and operator.
 
-Constants of cost are milliseconds of executor CPU on one core. The shipped ones were read off TPC-H at scale factor 1
-with Spark 4.2 on the machine that Tidemill is developed on; `tidemill calibrate` measures them on another one
-(docs/costs.md). Only their ratios matter for choosing a plan.
+Constants of cost are milliseconds of executor CPU on one core. The shipped ones are rounded from what
+`tidemill calibrate` measured with Spark 4.2 on the machine that Tidemill is developed on, those of reading from TPC-H
+at scale factor 1 as well; it measures them on another machine, too (docs/costs.md). Only their ratios matter for
+choosing a plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from math import prod
+from math import exp, inf, prod
 
-from tidemill.plan.expr import Handle
+from tidemill.plan.expr import Expr, Handle
 from tidemill.plan.ops import (
     Aggregate,
     Answer,
@@ -19,15 +20,16 @@ from tidemill.plan.ops import (
     Combine,
     Empty,
     Filter,
-    Final,
     FinalChange,
     Gather,
     HeldScan,
     Join,
     KeyFilter,
     Keys,
+    Less,
     Limit,
     Merge,
+    Named,
     Net,
     Op,
     Partial,
@@ -56,15 +58,15 @@ OTHER_SELECTIVITY = 0.4
 SEMI_SELECTIVITY = 0.5
 """Share of rows that a semi or anti join leaves where its other side is not given."""
 LEAST_SEMI_SELECTIVITY = 0.1
-"""Share that it leaves at the least."""
-GROUP_SHARE = 0.2
-"""Groups per input row of an aggregate with keys."""
+"""Share that an anti join leaves at the least."""
 ROWS_PER_KEY = 4
 """Rows that a filter by keys finds for each key."""
 LEAST_KEY_SHARE = 0.0005
 """Share of rows that it leaves at the least."""
 UNKNOWN_LIMIT = 100.0
 """Rows of a LIMIT that is no literal."""
+CHANGE_FILES = 6
+"""A change is in small files of several commits: opening them (`source`) costs as much as so many snapshots."""
 SORT_PASSES = 2
 """Passes over a row (`row`) to keep the first ones of an order."""
 
@@ -82,16 +84,21 @@ class DefaultCostModel:
     """CPU milliseconds per row; see the module's docstring."""
 
     name: str = "default"
-    scan: float = _constant(4e-4, PER_ROW, "a row of a source's snapshot is read")
-    changes: float = _constant(1.5e-3, PER_ROW, "a row of a source's change is read, and its sign")
-    row: float = _constant(5e-5, PER_ROW, "a row passes a filter, or values are computed of it")
-    hash: float = _constant(4e-4, PER_ROW, "a row is put into a hash table: of groups, or of the small side of a join")
-    probe: float = _constant(2e-4, PER_ROW, "a row is looked up in a hash table that was broadcast")
-    shuffle: float = _constant(6e-4, PER_ROW, "a row goes through an exchange")
-    write: float = _constant(6e-4, PER_ROW, "a row of a state or of what a run saves is written")
-    kept: float = _constant(8e-4, PER_ROW, "a row of a state, of the result or of what a run saved is read")
-    file: float = _constant(0.5, "ms/file", "one more file of a state is opened")
-    step: float = _constant(40.0, "ms/step", "one more step, however little it reads and writes")
+    scan: float = _constant(1.5e-5, PER_ROW, "a row of a source's snapshot is read, of one column")
+    value: float = _constant(1e-5, PER_ROW, "one more column of it is read: a number, a date, a decimal")
+    text: float = _constant(2.5e-5, PER_ROW, "one more column of it is read: a text, or anything nested")
+    changes: float = _constant(2e-4, PER_ROW, "a row of a source's change is read, and its sign")
+    row: float = _constant(2e-6, PER_ROW, "a row passes a filter, or values are computed of it")
+    search: float = _constant(4e-4, PER_ROW, "a text of it is searched: LIKE and regular expressions")
+    hash: float = _constant(2e-4, PER_ROW, "a row is put into a hash table: of groups, or of the small side of a join")
+    cell: float = _constant(7e-5, PER_ROW, "one more column of a row that is grouped, and exchanged for that")
+    probe: float = _constant(1.5e-5, PER_ROW, "a row is looked up in a hash table that was broadcast")
+    shuffle: float = _constant(2e-4, PER_ROW, "a row goes through an exchange")
+    write: float = _constant(3.5e-4, PER_ROW, "a row of a state or of what a run saves is written")
+    kept: float = _constant(1.4e-4, PER_ROW, "a row of a state, of the result or of what a run saved is read")
+    file: float = _constant(1.0, "ms/file", "one more file of a state is opened")
+    step: float = _constant(30.0, "ms/step", "one more step, however little it reads and writes")
+    source: float = _constant(5.0, "ms/source", "one more snapshot of a source is opened")
     noise: float = _constant(100.0, "ms", "differences below the noise of a few jobs say nothing", measured=False)
     broadcast_rows: float = _constant(
         1e5,
@@ -123,23 +130,24 @@ class DefaultCostModel:
             case Empty():
                 return Rows(0.0)
             case Filter(condition):
-                return Rows(inputs[0] * prod(_selectivity(facts.query, c) for c in condition))
+                left = inputs[0] * prod(_selectivity(facts.query, c) for c in condition)
+                return Rows(max(left, min(inputs[0], 1.0)))
             case Join(kind):
                 return self._join_rows(op, kind, inputs, facts)
             case Aggregate(keys, _) | Partial(keys, _):
-                return Rows(_groups(inputs[0]) if keys else 1.0)
-            case Gather(partial) | Answer(partial):
-                return Rows(_groups(sum(inputs)) if partial.keys else 1.0)
-            case Keys():
-                return Rows(_groups(sum(inputs)))
-            case Combine(keys=keys):
-                return Rows(_groups(inputs[0]) if keys else 1.0)
+                return _groups(keys, inputs[0], facts)
+            case Gather(partial) | Answer(partial) | Combine(partial):
+                return _groups(partial.keys, sum(inputs), facts)
+            case Keys(columns):
+                return Rows(sum(_groups(keys, rows, facts) for keys, rows in zip(columns, inputs, strict=True)))
             case Merge():
                 return Rows(max(inputs))
             case FinalChange():
                 return Rows(2 * inputs[1])
-            case KeyFilter():
-                return Rows(min(inputs[0], max(inputs[1] * ROWS_PER_KEY, inputs[0] * LEAST_KEY_SHARE)))
+            case Less():
+                return inputs[0]
+            case KeyFilter(on=on):
+                return Rows(inputs[0] * _key_share([key for key, _ in on], inputs, facts))
             case Limit(limit=limit):
                 return Rows(min(inputs[0], float(getattr(limit, "value", None) or UNKNOWN_LIMIT)))
             case Sum() | Union():
@@ -150,15 +158,14 @@ class DefaultCostModel:
                 return Rows(max(inputs, default=1.0))
 
     def _join_rows(self, op: Join, kind: str, inputs: Sequence[Rows], facts: Facts) -> Rows:
-        if kind in {"semi", "anti"}:
-            if len(inputs) < 2:
-                return Rows(inputs[0] * SEMI_SELECTIVITY)
-            return Rows(min(inputs[0], max(inputs[1], inputs[0] * LEAST_SEMI_SELECTIVITY)))
         if kind == "existence":
             return inputs[0]
         share = facts.selectivity.get(op.condition)
         if share is None:
-            share = 1.0 / max(*inputs, 1.0) if op.condition else 1.0
+            share = 1.0 / max(min(inputs), 1.0) if op.condition else 1.0
+        if kind in {"semi", "anti"}:
+            found = 1.0 - exp(-inputs[1] * share) if len(inputs) > 1 else SEMI_SELECTIVITY
+            return Rows(inputs[0] * (found if kind == "semi" else max(1.0 - found, LEAST_SEMI_SELECTIVITY)))
         inner = prod(inputs) * share
         return Rows(inner if kind == "inner" else max(inner, inputs[0]))
 
@@ -167,29 +174,87 @@ class DefaultCostModel:
         inputs = [read.rows for read in reads]
         total = float(sum(inputs))
         match op:
-            case Scan():
-                return CpuMs(output * self.scan)
+            case Scan(_, columns):
+                return CpuMs(self.source + output * (self.scan + self._values([c for c, _ in columns], facts.query)))
             case StateScan() | ResultScan() | HeldScan():
                 return CpuMs(output * self.kept)
             case Changes():
-                return CpuMs(output * self.changes)
-            case Join() | KeyFilter():
-                small = sorted(inputs)[:-1]
-                if sum(small) <= self.broadcast_rows:
-                    return CpuMs(sum(small) * self.hash + max(inputs) * self.probe + output * self.row)
-                return CpuMs(total * (self.shuffle + self.hash) + output * self.row)
-            case Aggregate() | Partial() | Merge() | Combine() | Keys() | Gather() | Answer():
-                return CpuMs(total * self.hash + output * self.shuffle)
-            case Net() | Window():
-                return CpuMs(total * (self.hash + self.shuffle))
+                return CpuMs(CHANGE_FILES * self.source + output * self.changes)
+            case Join(kind="inner"):
+                return CpuMs(self._joining(inputs, output) + output * self.row)
+            case Join(kind):
+                return CpuMs(self._matching(inputs, may_broadcast=kind != "full") + output * self.row)
+            case KeyFilter():
+                return CpuMs(self._matching(inputs, may_broadcast=True) + output * self.row)
+            case Aggregate(keys, calls) | Partial(keys, calls):
+                return self._grouping(total, output, len(keys) + len(calls))
+            case Merge(partial, state):
+                width = len(partial.keys) + len(partial.calls)
+                if state:
+                    return self._merging(total, facts.segments(state), output, width)
+                return self._adding(total, reads, output, width)
+            case Combine(partial) | Gather(partial) | Answer(partial):
+                return self._grouping(total, output, len(partial.keys) + len(partial.calls))
+            case Keys(columns):
+                return self._grouping(total, output, len(columns[0]))
+            case Net(columns, state) if state:
+                return self._merging(total, facts.segments(state), output, len(columns))
+            case Net(columns):
+                return self._adding(total, reads, max(output, total), len(columns))
+            case Window(columns=columns) | Less(columns):
+                return self._grouping(total, total, len(columns))
             case FinalChange():
                 return CpuMs(inputs[0] * self.probe + inputs[1] * (self.hash + self.shuffle))
-            case Final() | Filter():
-                return CpuMs(total * self.row)
+            case Filter(condition):
+                searches = sum(1 for c in condition if _searches(facts.query, c))
+                return CpuMs(total * (self.row + searches * self.search))
             case Limit():
                 return CpuMs(total * self.row * SORT_PASSES)
             case _:
                 return CpuMs(total * self.row)
+
+    def _values(self, columns: Sequence[int], query: Query) -> float:
+        """Of reading all columns of a row but a first number."""
+        types = [query.columns[c].type if c in query.columns else "long" for c in columns]
+        texts = sum(1 for t in types if t in {"string", "binary"} or t.startswith("{"))
+        return texts * self.text + max(0, len(types) - texts - 1) * self.value
+
+    def _grouping(self, rows: float, groups: float, columns: int) -> CpuMs:
+        """Of bringing rows, or what is left of them in each task, together by keys."""
+        return CpuMs(rows * (self.hash + columns * self.cell) + groups * (self.shuffle + columns * self.cell))
+
+    def _merging(self, rows: float, changed: float, groups: float, columns: int) -> CpuMs:
+        """Of adding what has changed to rows of which there is one per key; the others are passed by."""
+        if changed > self.broadcast_rows:
+            return self._grouping(rows, groups, columns)
+        return CpuMs(rows * (self.kept + 2 * self.probe) + self._grouping(2 * changed, changed, columns))
+
+    def _adding(self, rows: float, reads: Sequence[Read], groups: float, columns: int) -> CpuMs:
+        """Of adding other rows to those of a state while these are merged."""
+        changed = rows - max(read.settled for read in reads)
+        if changed == rows or changed > self.broadcast_rows:
+            return self._grouping(rows, groups, columns)
+        return self._grouping(2 * changed, changed, columns)
+
+    def _joining(self, inputs: Sequence[float], output: float) -> float:
+        """Of inner joins one after the other, the smallest inputs first: where one side is small it is broadcast."""
+        joined, *others = sorted(inputs)
+        cost = 0.0
+        for other in others:
+            small, large = sorted((joined, other))
+            broadcast = small <= self.broadcast_rows
+            cost += (
+                small * self.hash + large * self.probe if broadcast else (small + large) * (self.shuffle + self.hash)
+            )
+            joined = min(large, max(output, joined))
+        return cost
+
+    def _matching(self, inputs: Sequence[float], *, may_broadcast: bool) -> float:
+        """Of a join that looks for the partners of its first input's rows: only the other side can be broadcast."""
+        of, among = inputs[0], sum(inputs[1:])
+        if may_broadcast and among <= self.broadcast_rows:
+            return among * self.hash + of * self.probe
+        return (of + among) * (self.shuffle + self.hash)
 
     def total(self, work: Sequence[Work]) -> CpuMs:
         """CPU milliseconds of all operators of a run."""
@@ -230,8 +295,22 @@ def change_rows(facts: Facts, source: int, start: Time, end: Time) -> float:
     return sum(change)
 
 
-def _groups(rows: float) -> float:
-    return max(1.0, rows * GROUP_SHARE) if rows > 0 else 0.0
+def _groups(keys: Named, rows: float, facts: Facts) -> Rows:
+    if not keys:
+        return Rows(1.0)
+    return Rows(max(1.0, facts.groups([key for _, key in keys], rows)) if rows > 0 else 0.0)
+
+
+def _key_share(keys: Sequence[Expr], inputs: Sequence[Rows], facts: Facts) -> float:
+    """Share of the first input's rows whose keys are in the second."""
+    values = facts.groups(keys, inf)
+    share = inputs[1] / max(values, 1.0) if values < inf else inputs[1] * ROWS_PER_KEY / max(inputs[0], 1.0)
+    return min(1.0, max(share, LEAST_KEY_SHARE))
+
+
+def _searches(query: Query, condition: object) -> bool:
+    info = query.info(condition) if isinstance(condition, Handle) else None
+    return info is not None and any(word in info.text.lower() for word in (" like ", "rlike(", "regexp"))
 
 
 def _selectivity(query: Query, condition: object) -> float:

@@ -27,6 +27,7 @@ def constants(spark: SparkSession) -> Iterator[Callable[[Path], None]]:
     spark.conf.unset(SETTING)
 
 
+@pytest.mark.slow
 def test_calibrate_and_plan_with_it(
     spark: SparkSession, db: str, tmp_path: Path, constants: Callable[[Path], None], refresh: Callable[..., Row]
 ) -> None:

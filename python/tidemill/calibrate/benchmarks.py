@@ -18,15 +18,20 @@ if TYPE_CHECKING:
 
 RECIPES: Mapping[str, Recipe] = {
     "scan": Recipe("scan"),
+    "value": Recipe("values", base="scan", times=4),
+    "text": Recipe("texts", base="scan", times=2),
     "changes": Recipe("changes"),
     "row": Recipe("project", base="keys", times=2),  # a filter and a project
     # The parts of groups go through a table too: one for each five rows.
     "hash": Recipe("aggregate", base="keys", times=1.2),
+    "cell": Recipe("cells", base="aggregate", times=1.2 * 3),
     "probe": Recipe("join", base="keys"),
+    "search": Recipe("search", base="named"),
     "shuffle": Recipe("exchange", base="narrow"),
     "write": Recipe("write", base="wide"),
     "kept": Recipe("kept"),
     "file": Recipe("files"),
+    "source": Recipe("scan", fixed=True),
     "step": Recipe("step", fixed=True),
 }
 
@@ -42,6 +47,8 @@ WIDE = (
 )
 # Three of them: what a query reads of a table.
 NARROW = ("k", "price", "name")
+NUMBERS, TEXTS = ("k", "line", "price", "share", "day"), ("k", "name", "kind")
+SENTENCE = "concat('the ', name, ' of ', kind, ' has ', line, ' in stock') AS sentence"
 SIGN = "CASE WHEN kind = 'insert' OR kind = 'update_postimage' THEN 1L ELSE -1L END AS sign"
 # Keys in no order, each of them five times; a long multiplied by so much stays a long.
 KEYS = "CAST(id * 2654435761 % {groups} AS LONG) * 7919 AS key"
@@ -123,6 +130,19 @@ def _aggregate(data: Data, rows: int) -> None:
     _read(priced.groupBy("key").agg({"price": "sum", "key": "count"}))
 
 
+def _cells(data: Data, rows: int) -> None:
+    from pyspark.sql.functions import count
+    from pyspark.sql.functions import sum as total
+
+    values = [f"CAST((v + {i}) % 100000 AS DECIMAL(12, 2)) AS price{i}" for i in range(4)]
+    priced = data.keys(rows, _groups(rows)).selectExpr("key", *values)
+    _read(priced.groupBy("key").agg(count("key"), *(total(f"price{i}") for i in range(4))))
+
+
+def _search(data: Data, rows: int) -> None:
+    _summed(data.made(rows).selectExpr("k", SENTENCE).where("sentence NOT LIKE '%Supplier%99%'").select("k"))
+
+
 def _join(data: Data, rows: int) -> None:
     from pyspark.sql.functions import broadcast
 
@@ -139,7 +159,13 @@ LIGHT = (2_000_000, 10_000_000)  # a few nanoseconds a row
 HEAVY = (100_000, 500_000)
 GROUPED = (200_000, 1_000_000)
 BENCHMARKS: Mapping[str, Benchmark] = {
-    "scan": Benchmark(ROWS, lambda data, n: _read(data.table(n).select(*NARROW))),
+    "scan": Benchmark(ROWS, lambda data, n: _read(data.table(n).select("k"))),
+    "values": Benchmark(ROWS, lambda data, n: _read(data.table(n).select(*NUMBERS))),
+    "texts": Benchmark(ROWS, lambda data, n: _read(data.table(n).select(*TEXTS))),
+    "named": Benchmark(
+        HEAVY, lambda data, n: _summed(data.made(n).selectExpr("k", SENTENCE).where("length(sentence) > 9").select("k"))
+    ),
+    "search": Benchmark(HEAVY, _search),
     "changes": Benchmark(ROWS, lambda data, n: _read(data.table(n).selectExpr(*NARROW, SIGN))),
     "kept": Benchmark(ROWS, lambda data, n: _read(data.table(n))),
     "files": Benchmark((16, 96), lambda data, n: _read(data.files(n))),
@@ -147,6 +173,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "project": Benchmark(LIGHT, _project),
     "join": Benchmark(LIGHT, _join),
     "aggregate": Benchmark(GROUPED, _aggregate),
+    "cells": Benchmark(GROUPED, _cells),
     "narrow": Benchmark(ROWS, lambda data, n: _read(data.made(n).select(*NARROW))),
     "exchange": Benchmark(ROWS, lambda data, n: _read(data.made(n).select(*NARROW).repartition(2, "k"))),
     "wide": Benchmark(HEAVY, lambda data, n: _read(data.made(n))),
