@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cost_model.default import MODEL
 from tidemill.explain import MODES, explained
 from tidemill.explain.document import document
 from tidemill.plan.change import SourceChange
@@ -19,13 +20,13 @@ from tidemill.search.run_plan import ExplainedPlan
 from tidemill.settings import PlannerSettings
 
 QUERY = """\
-source 0 t [a: long, b: long] rows=1000000
+source 0 t [a: long, b: long] rows=10000000
 aggregate keys=[#9 := #0] calls=[#10 := sum(#1)]
   filter [(#1 > 3)]
     scan 0 [#0 := a, #1 := b]
 """
 EXTREMA = QUERY.replace("sum", "min")
-CHANGE = SourceChange(changed=True, old_readable=True, rows=1e6, inserts=1e3, deletes=1e3)
+CHANGE = SourceChange(changed=True, old_readable=True, rows=1e7, inserts=1e4, deletes=1e4)
 PACKS = ["delta", "affected", "recompute"]
 
 
@@ -70,14 +71,16 @@ def test_the_best_plan_of_each_pack_is_an_alternative(text: str) -> None:
     shown = document(plan, {})
     packs = PACKS if text is QUERY else ["lineage", "affected", "recompute"]
     assert [a["pack"] for a in shown["alternatives"]] == packs
-    assert min(a["priced"] for a in shown["alternatives"]) >= shown["estimated"]["priced"] * 0.999
+    best = shown["estimated"]["priced"]
+    for a in shown["alternatives"]:
+        assert a["priced"] >= (best - MODEL.noise if a["pack"] == "recompute" else best * 0.999)
     assert all(a["per_point"] == [a["priced"]] and a["priced"] < 1e9 for a in shown["alternatives"])
 
 
 def test_a_plan_that_lost_to_a_full_run_is_an_alternative() -> None:
     settings = PlannerSettings(packs=frozenset(["recompute"]))
     assert [a["pack"] for a in document(planned(EXTREMA, settings=settings), {})["alternatives"]] == ["recompute"]
-    much = SourceChange(changed=True, old_readable=True, rows=1e6, inserts=9e5, deletes=9e5)
+    much = SourceChange(changed=True, old_readable=True, rows=1e7, inserts=9e6, deletes=9e6)
     query = parse_query(EXTREMA)
     full = plan_run(PlanRequest(query, "AUTO", {0: much}, frozenset(), first=False, full_reason=None))
     assert (full.kind, full.reason) == ("FULL", "COST")
@@ -92,7 +95,7 @@ def test_a_preferred_pack_reads_what_is_kept(run: ExplainedPlan) -> None:
 
 def test_points_that_are_planned_together() -> None:
     """Cheap first, dear last: the filling is prepared at point 1, point 3 loads it; each pack's plan beside it."""
-    there = replace(CHANGE, rows=2e6, inserts=2e6, deletes=0.0)
+    there = replace(CHANGE, rows=2e7, inserts=2e7, deletes=0.0)
     more = {0: replace(there, inserts=2e4)}
     points = (Point(0.5, output=False, changes=more, number=2), Point(1.0, True, more, 3))
     request = PlanRequest(parse_query(QUERY), "AUTO", {0: there}, frozenset(), first=True, full_reason=None)
@@ -110,9 +113,9 @@ def test_points_that_are_planned_together() -> None:
     assert all(i < s["id"] for steps in (first, last) for s in steps for i in s["inputs"])
     estimated = shown["estimated"]
     costs = [sum(s["cost"] for s in steps) for steps in (first, second, last)]
-    assert estimated["total"] == pytest.approx(sum(costs))
-    assert estimated["final"] == pytest.approx(costs[-1])
-    assert estimated["priced"] == pytest.approx(0.1 * costs[0] + costs[2])
+    assert estimated["total"] == pytest.approx(sum(costs), abs=0.01)
+    assert estimated["final"] == pytest.approx(costs[-1], abs=0.01)
+    assert estimated["priced"] == pytest.approx(0.1 * costs[0] + costs[2], abs=0.01)
     others = {a["pack"]: a for a in shown["alternatives"]}
     assert others.keys() == {"delta", "recompute"}
     assert all(len(a["per_point"]) == 3 and a["priced"] >= 0.999 * estimated["priced"] for a in others.values())

@@ -26,7 +26,7 @@ STATES = frozenset(
         PlanRequest(parse_query(SOURCES + SUMS), "AUTO", {0: change()}, frozenset(), first=True, full_reason=None)
     ).states
 )
-PIECES = {name: [Piece(100, 50_000, 50_000, 0)] for name in STATES}
+PIECES = {name: [Piece(10, 50_000, 50_000, 0)] for name in STATES}
 
 
 def request(sources: Mapping[int, SourceChange] | None = None, **more: Any) -> PlanRequest:
@@ -72,7 +72,7 @@ def test_runs_alike_are_planned_once() -> None:
     again = [
         request(),
         request({0: change(share=0.0015)}),
-        request({0: change(rows=1.4e6)}),
+        request({0: change(rows=1.4e7)}),
         request(pieces={name: [*pieces, Piece(1, 900, 900, 1)] for name, pieces in PIECES.items()}),
         named_otherwise(request()),
     ]
@@ -110,7 +110,7 @@ def test_others_are_planned_anew(other: dict[str, Any]) -> None:
     [
         {"sources": {0: change(share=0.004)}},
         {"sources": {0: change(rows=3e6)}},
-        {"pieces": {name: [Piece(100, 500_000, 500_000, 0)] for name in STATES}},
+        {"pieces": {name: [Piece(10, 500_000, 500_000, 0)] for name in STATES}},
     ],
     ids=["change", "table", "state"],
 )

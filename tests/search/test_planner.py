@@ -17,6 +17,7 @@ from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Aggregate, Changes, Filter, Join, Net, Scan
 from tidemill.plan.parse import parse_query
 from tidemill.rule.engine import Budget
+from tidemill.search.compaction import Piece
 from tidemill.search.costing import CONTENT, Facts
 from tidemill.search.extract import Extractor
 from tidemill.search.join_order import Input, join_order
@@ -31,8 +32,8 @@ from tidemill.tvr.form import DELTA, NEW, OLD, SNAPSHOT, SYMBOLIC, at, over
 from tidemill.tvr.timeline import Timeline
 
 SOURCES = """\
-source 0 t [a: long, b: long] rows=1000000
-source 1 u [a: long, c: long] rows=5000000
+source 0 t [a: long, b: long] rows=10000000
+source 1 u [a: long, c: long] rows=50000000
 source 2 w [a: long, d: long] rows=1000
 """
 T, U, W = "  scan 0 [#0 := a, #1 := b]\n", "  scan 1 [#2 := a, #3 := c]\n", "  scan 2 [#4 := a, #5 := d]\n"
@@ -42,20 +43,28 @@ WINDOW = "opaque Window [#0, #1, #9] (windows have no rule yet)\n" + T
 
 
 def change(share: float = 0.001, **more: Any) -> SourceChange:
-    facts: dict[str, Any] = {"changed": True, "old_readable": True, "rows": 1e6}
-    return SourceChange(**{**facts, "inserts": share * 1e6, "deletes": share * 1e6, **more})
+    facts: dict[str, Any] = {"changed": True, "old_readable": True, "rows": 1e7}
+    return SourceChange(**{**facts, "inserts": share * 1e7, "deletes": share * 1e7, **more})
 
 
 def planned(text: str, changes: Mapping[int, SourceChange] | None = None, **more: Any) -> ExplainedPlan:
     query = parse_query(SOURCES + text)
     sources = {n: change() for n in query.sources} if changes is None else changes
     request: dict[str, Any] = {"policy": "AUTO", "states": frozenset(), "first": False, "full_reason": None}
+    if not more.get("first"):
+        request["rows"] = 2e6  # of the content
     return plan_run(PlanRequest(query=query, sources=sources, **{**request, **more}))
 
 
 def operators(node: Mapping[str, Any]) -> list[str]:
     """The operators of a wire plan, parents first."""
     return [node["op"], *(x for i in node.get("inputs", ()) for x in operators(i))]
+
+
+def scanned(node: Mapping[str, Any]) -> set[int]:
+    """The sources whose snapshots a wire plan reads."""
+    below = set[int]().union(*map(scanned, node.get("inputs", ())))
+    return below | ({node["source"]} if node["op"] == "scan" else set())
 
 
 # -- join order -------------------------------------------------------------------------------------------------------
@@ -89,6 +98,15 @@ def test_a_conjunct_over_the_first_input_alone_is_not_lost() -> None:
 
 
 # -- extraction -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("direct", "deletes", "netted"),
+    [(True, 9_000, False), (True, 40_000, False), (True, 60_000, True), (False, 10, True), (False, 0, False)],
+)
+def test_small_direct_changes_are_looked_at_as_they_are(direct: bool, deletes: float, netted: bool) -> None:
+    source = SourceChange(True, True, rows=1e6, inserts=10.0, deletes=deletes, direct=direct)
+    assert bool(step_of({0: source}).mixed) == netted
 
 
 def cyclic() -> tuple[Memo, Extractor, int, int]:
@@ -190,7 +208,8 @@ def test_a_state_that_is_not_kept_is_no_missing_rule() -> None:
     found = space(query, [{0: change()}], 1, [], MODEL, Budget(), Kept(None))
     names = {type(found.memo.tvrs[c.tvr].expressions[0][0]): c.name for c in found.candidates}
     for operator in (Aggregate, Filter):
-        plan = planned(text, policy="STRICT", states=frozenset({names[operator]}))
+        pieces = {names[operator]: [Piece(1, 2_000_000, 2_000_000, 0)]}
+        plan = planned(text, policy="STRICT", states=frozenset(pieces), pieces=pieces)
         assert (plan.kind, "recompute" in plan.methods) == ("INCREMENTAL", operator is Filter)
 
 
@@ -234,6 +253,18 @@ def test_the_states_that_the_next_run_reads_are_kept() -> None:
     assert "scan" not in [x for s in after.steps for x in operators(s.plan)]
 
 
+def test_rows_that_a_join_selects_of_a_large_source_are_kept() -> None:
+    """What is changed on the other side meets them, and not the source."""
+    text = "join inner [(#0 = #2)]\n" + T + "  filter [(#3 = 1)]\n  " + U
+    plan = planned(text, first=True)
+    (kept,) = plan.states
+    assert kept.form == "snapshot"
+    after = planned(text, {0: change(), 1: change()}, states=frozenset({kept.name}))
+    assert {(s.target, s.mode) for s in after.steps} == {("state", "segment"), ("delta", None)}
+    assert {source for s in after.steps for source in scanned(s.plan)} == {0}
+    assert planned("join inner [(#0 = #2)]\n" + T + U, first=True).states == ()
+
+
 def test_a_state_that_no_candidate_has_the_name_of_is_lost() -> None:
     (kept,) = planned(SUMS, first=True).states
     plan = planned(SUMS, states=frozenset({"s0"}), policy="STRICT")
@@ -260,6 +291,23 @@ def test_states_are_chosen_anew_after_runs_that_might_not_use_every_pack() -> No
     assert (last.reason, last.states, last.chosen) == (None, after.states, after.chosen)
     # Nobody waits for states that nobody would read.
     assert planned(EXTREMA, chosen=frozenset()).reason is None
+
+
+def test_a_full_run_is_weighed_without_choosing_states_for_it() -> None:
+    first = planned(SUMS, first=True)
+    states = frozenset(s.name for s in first.states)
+    assert states
+    known = Past([PastRun("FULL", 1000.0, 1000.0)])
+    with mock.patch.object(PlanningTask, "worth_keeping", side_effect=AssertionError("states are chosen")):
+        for policy in ("AUTO", "STRICT"):
+            plan = planned(SUMS, policy=policy, states=states, chosen=first.chosen, past=known)
+            assert plan.kind == "INCREMENTAL"
+            assert document(plan, {})
+    # Where it is to be made, they are.
+    large = planned(
+        SUMS, {0: change(share=300.0)} | {n: change(changed=False) for n in (1, 2)}, states=states, chosen=first.chosen
+    )
+    assert (large.kind, large.reason, large.states) == ("FULL", "COST", first.states)
 
 
 def test_a_preferred_pack_and_the_policy_full_choose_for_themselves() -> None:
@@ -323,3 +371,21 @@ def test_rows_that_were_written_stand_for_estimates() -> None:
         groups = next(c for c in every.candidates if c.partial is not None)
         kept = space(query, [{0: change()}], 1, [], MODEL, Budget(), Kept(None, rows={groups.name: rows}))
         assert kept.facts.sizes[groups.tvr] == rows
+
+
+def anti_joins(node: Mapping[str, Any]) -> int:
+    own = int(node["op"] == "join" and node["kind"] == "anti")
+    return own + sum(map(anti_joins, node.get("inputs", ())))
+
+
+@pytest.mark.parametrize(("segment", "apart"), [(10_000, True), (600_000, False)])
+def test_rows_of_a_state_that_nothing_came_to_are_not_grouped_again(segment: int, apart: bool) -> None:
+    """Where few rows came since its base."""
+    text = "join inner [(#9 = #2)]\n" + "\n".join(f"  {line}" for line in SUMS.splitlines()) + "\n" + U
+    kept = planned(text, first=True, settings=PlannerSettings(prefer="delta")).states
+    assert "attribute" in {s.form for s in kept}
+    pieces = {s.name: [Piece(1, 1_000_000, 1_000_000, 0), Piece(1, segment, segment, 1)] for s in kept}
+    alone = {0: change(changed=False), 1: change()}
+    plan = planned(text, alone, states=frozenset(pieces), pieces=pieces, settings=PlannerSettings(prefer="delta"))
+    assert "state" in [x for s in plan.steps for x in operators(s.plan)]
+    assert (sum(anti_joins(s.plan) for s in plan.steps) > 0) == apart

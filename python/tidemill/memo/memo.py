@@ -240,6 +240,15 @@ class Memo:
         inputs = tuple(self._intern(i, rule, pack, span) for i in node.inputs)
         return self._add(self.find(group), Expression(self._placed(node.op, span), inputs, rule, pack))
 
+    def part(self, op: Op, inputs: tuple[int, ...], rule: str, pack: str) -> int:
+        """The group of an operator over groups; the same one each time."""
+        inputs = tuple(map(self.find, inputs))
+        known = self._group_of.get((op, inputs))
+        if known is None:
+            known = self._new_group(None)
+            self._add(known, Expression(op, inputs, rule, pack))
+        return self.find(known)
+
     def put(self, group: int, op: Op, inputs: tuple[int, ...], rule: str, pack: str) -> bool:
         """Add an operator over groups to a group. False if it was known."""
         return self._add(self.find(group), Expression(op, tuple(map(self.find, inputs)), rule, pack))
@@ -248,13 +257,7 @@ class Memo:
         if isinstance(node, Ref):
             return self.form(node.tvr, node.form.placed(span))
         inputs = tuple(self._intern(i, rule, pack, span) for i in node.inputs)
-        op = self._placed(node.op, span)
-        known = self._group_of.get((op, inputs))
-        if known is not None:
-            return self.find(known)
-        group = self._new_group(None)
-        self._add(group, Expression(op, inputs, rule, pack))
-        return group
+        return self.part(self._placed(node.op, span), inputs, rule, pack)
 
     def _placed(self, op: Op, span: Span) -> Op:
         """An operator at the times of an interval; times between which its source does not change are one."""

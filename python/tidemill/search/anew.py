@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from tidemill.search.assembly import RECOMPUTE
 from tidemill.search.explanation import Alternative
@@ -14,13 +14,17 @@ from tidemill.search.task import PlanningTask, unchanged
 from tidemill.tvr.form import SNAPSHOT, Span, at
 
 
-def full(task: PlanningTask, reason: str) -> ExplainedPlan:
-    """Everything from the sources: the states worth keeping first, then the result over them."""
+def full(task: PlanningTask, reason: str, states: Collection[str] | None = None) -> ExplainedPlan:
+    """Everything from the sources: the states first, then the result over them.
+
+    `states`: names of those to make; the ones worth keeping unless given, for which a search of its own is made.
+    """
     found = task.space([unchanged(task.request.sources)] * len(task.request.steps), Kept({}))
     run = task.assembly(found, task.extractor(found, past=False))
-    kept = frozenset() if task.request.policy == "FULL" else task.worth_keeping()
+    if states is None:
+        states = frozenset() if task.request.policy == "FULL" else task.worth_keeping()
     for candidate in found.candidates:
-        if candidate.name in kept:
+        if candidate.name in states:
             run.base(candidate)
     run.result()
     rival = Alternative(RECOMPUTE, (RECOMPUTE,), (run.cost,))
@@ -50,7 +54,9 @@ def refill(task: PlanningTask, reason: str) -> ExplainedPlan:
     demands = [*written.written, memo.form(found.root, at(SNAPSHOT, found.now))]
     run = task.assembly(
         found,
-        cheapest(lambda prefer: task.extractor(found, prefer, followed=written), task.seeds, demands, 0).extractor,
+        cheapest(
+            lambda prefer: task.extractor(found, prefer, followed=written), task.seeds(found), demands, 0
+        ).extractor,
     )
 
     def write(name: str) -> Iterator[Candidate]:

@@ -8,14 +8,14 @@ from math import inf
 
 from tidemill.memo.memo import Expression
 from tidemill.plan.ops import Empty, Filter, Join, KeyFilter, Negate, Pad, Project, Scan, Sum, Union, Unsign
-from tidemill.plan.query import Query
+from tidemill.plan.query import COUNT_FIELD, Query, count_field
 from tidemill.search.compaction import Compaction
 from tidemill.search.costing import CostModel, CpuMs, Work
 from tidemill.search.explanation import Alternative, Explanation, PlannedPoint, Used
 from tidemill.search.extract import Chosen, Extractor
 from tidemill.search.inspect import is_net, unable, view_keys
 from tidemill.search.join_order import BROADCAST_ROWS
-from tidemill.search.lower import COUNT_FIELD, Lowerer, NotComputableError
+from tidemill.search.lower import Lowerer, NotComputableError
 from tidemill.search.lowered import Lowered, Staged
 from tidemill.search.run_plan import ExplainedPlan, StateSpec, Step
 from tidemill.search.seed import Candidate, advance, base, methods_of
@@ -83,7 +83,9 @@ class Assembly:
         free = self._making_anew(group)
         lowered, rows = self.lower(group, net=False, extractor=free)
         if candidate.partial is None:
-            lowered = Lowerer(memo, free.making(group), self._staged, self.found.base_rows).signed(lowered)
+            lowered = Lowerer(
+                memo, free.making(group), self._staged, self.found.base_rows, self.found.facts.segments
+            ).signed(lowered)
         self._write(candidate, "base", group, lowered, rows)
 
     def advance(self, candidate: Candidate) -> bool:
@@ -105,7 +107,9 @@ class Assembly:
 
     def compact(self, candidate: Candidate, compaction: Compaction) -> None:
         """Pieces of a state that the run reads become one, before any other step."""
-        lowerer = Lowerer(self.found.memo, self._extractor.making(0), {}, self.found.base_rows)
+        lowerer = Lowerer(
+            self.found.memo, self._extractor.making(0), {}, self.found.base_rows, self.found.facts.segments
+        )
         lowered = lowerer.compacted(candidate.scan, candidate.partial, compaction.first)
         columns = _columns(candidate, lowered)
         step = Step(
@@ -154,7 +158,7 @@ class Assembly:
         """The view's signed change, net, to be held back until a run with output; `mode`: base or segment."""
         lowered, rows = self.lower(change, net=True)
         assert lowered.count is not None
-        fields = (*self._query.output, (lowered.count, COUNT_FIELD))
+        fields = (*self._query.output, (lowered.count, count_field(name for _, name in self._query.output)))
         self.steps.append(Step("held", "held", None, mode, lowered.node, fields, rows))
 
     def delta(self, change: int) -> None:
@@ -163,10 +167,16 @@ class Assembly:
             lowered, rows = self.lower(change, net=True)
         else:
             columns = self.found.memo.tvrs[self.found.root].props.columns
-            lowerer = Lowerer(self.found.memo, self._extractor.making(change), self._staged, self.found.base_rows)
+            lowerer = Lowerer(
+                self.found.memo,
+                self._extractor.making(change),
+                self._staged,
+                self.found.base_rows,
+                self.found.facts.segments,
+            )
             lowered, rows = lowerer.leaf(Empty(columns, signed=True)), 0.0
         assert lowered.count is not None
-        fields = (*self._query.output, (lowered.count, COUNT_FIELD))
+        fields = (*self._query.output, (lowered.count, count_field(name for _, name in self._query.output)))
         self.steps.append(Step("delta", "delta", None, None, lowered.node, fields, rows))
 
     def result(self) -> None:
@@ -191,7 +201,7 @@ class Assembly:
         """A group's plan, and how many rows its largest shuffle takes."""
         plan = extractor or self._extractor
         chosen = plan.making(group)
-        lowerer = Lowerer(self.found.memo, chosen, self._staged, self.found.base_rows)
+        lowerer = Lowerer(self.found.memo, chosen, self._staged, self.found.base_rows, self.found.facts.segments)
         lowered = lowerer.group(group)
         work, handling = plan.work(plan.planned([group], 0), 0)
         self._work += work

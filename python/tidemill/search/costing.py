@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NewType, Protocol, runtime_checkable
 
@@ -10,9 +10,11 @@ from tidemill.plan.change import SourceChange
 from tidemill.plan.expr import Expr
 from tidemill.plan.ops import HeldScan, Op, ResultScan, StateScan
 from tidemill.plan.query import Query
+from tidemill.search.distinct import GROUP_SHARE, Distinct
 from tidemill.tvr.form import FormKind, Time
 
 Rows = NewType("Rows", float)
+NO_ROWS = Rows(0.0)
 CpuMs = NewType("CpuMs", float)
 """Executor CPU milliseconds."""
 CONTENT, HELD = "", "held"
@@ -27,10 +29,11 @@ class Facts:
         query: the query and its expressions.
         steps: size and change of each source, for each step of the timeline.
         selectivity: of each join of the query, by its condition: rows out per product of rows in.
-        kept: rows of what is kept, by name: states (`NAME before` and `NAME since` for parts of them), the view's
-            result ("") and its change that is held back ("held").
+        kept: rows of what is kept, by name: states (`NAME before` and `NAME since` for parts of them, `NAME segments`
+            for all pieces but the first), the view's result ("") and its change that is held back ("held").
         known: rows of groups that were measured, or that are given, instead of being estimated.
         sizes: rows of each relation by number, once: they are the same in whichever way it is written.
+        distinct: how many values columns have; None if nothing is known.
     """
 
     query: Query
@@ -39,6 +42,13 @@ class Facts:
     kept: Mapping[str, float]
     known: Mapping[int, Rows] = field(default_factory=dict)
     sizes: Mapping[int, float] = field(default_factory=dict)
+    distinct: Distinct | None = None
+
+    def groups(self, keys: Iterable[Expr], rows: float) -> float:
+        """How many different values keys have in so many rows."""
+        if self.distinct is None:
+            return rows * GROUP_SHARE
+        return self.distinct.number({column for key in keys for column in self.query.columns_of(key)}, rows)
 
     def source_at(self, source: int, time: Time | None) -> SourceChange | None:
         """What is known of a source after the last step before a moment (None: the last); before all, of the first."""
@@ -57,6 +67,10 @@ class Facts:
                 deletes += change.deletes or 0.0
         return inserts, deletes
 
+    def segments(self, state: str) -> float:
+        """Rows of a state's pieces after the first."""
+        return self.kept.get(f"{state} segments", 0.0)
+
     def kept_rows(self, op: StateScan | ResultScan | HeldScan) -> float:
         """Rows of what a scan of something kept reads."""
         match op:
@@ -71,11 +85,16 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What an operator reads: a group, its rows, and which kind of form of a relation it is (None: of none)."""
+    """What an operator reads: a group, its rows, and which kind of form of a relation it is (None: of none).
+
+    `settled`: rows of these that come from a state's base, where each key has its rows once and for all: to bring
+    others together with them, they need not be brought together themselves.
+    """
 
     group: int
     rows: Rows
     form: FormKind | None
+    settled: Rows = NO_ROWS
 
 
 @dataclass(frozen=True, slots=True)

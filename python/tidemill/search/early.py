@@ -63,7 +63,10 @@ def early(task: PlanningTask) -> ExplainedPlan:
     needs = _needs(task, found, found.now + due)
     choices = _Choices(task, found, needs, due)
     chosen = cheapest(
-        lambda prefer: choices.extractor(prefer=prefer or request.settings.prefer), task.seeds, needs.demands, due
+        lambda prefer: choices.extractor(prefer=prefer or request.settings.prefer),
+        task.seeds(found),
+        needs.demands,
+        due,
     )
     saved = worth_saving(chosen.extractor, needs.demands, {*needs.parts, *({needs.held} & needs.savable)})
     run = task.assembly(found, chosen.extractor)
@@ -145,22 +148,23 @@ class _Choices:
         written = [(group, self.due) for group in self.needs.demands]
         copies = {(copy, self.due): (of, self.due) for copy, of in self.needs.states.copies.items()}
         return Extractor(
-            found.memo, self.task.model, found.facts, allowed, prefer, self._runs, savable, written, copies
+            found.memo, self.task.model, found.facts, allowed, prefer, self._runs, savable, written, copies, found.ways
         )
 
     def rivals(self) -> list[Alternative]:
         """The best plan of each pack."""
-        found, demands, memo = [], self.needs.demands, self.found.memo
-        for pack in self.task.packs:
+        alternatives: list[Alternative] = []
+        demands, found = self.needs.demands, self.found
+        for pack in self.task.able(found):
             packs = {CORE, pack, RECOMPUTE} | ({DELTAS} if pack != RECOMPUTE else set())
             wanted = demands if pack != RECOMPUTE else demands[-1:]  # it keeps nothing
             best = share(self.extractor(packs, pack), wanted, self.due)
             chosen = [(p.group, p.choice.expression) for p in best.plan if p.choice.expression]
-            methods = set(methods_of(memo, chosen))
+            methods = set(methods_of(found.memo, chosen))
             methods |= {RECOMPUTE} if pack == RECOMPUTE else set()
             if pack in methods and best.costs:
-                found.append(Alternative(pack, tuple(sorted(methods)), tuple(best.costs)))
-        return found
+                alternatives.append(Alternative(pack, tuple(sorted(methods)), tuple(best.costs)))
+        return alternatives
 
 
 def worth_saving(extractor: Extractor, demands: Sequence[int], possible: Collection[int]) -> Collection[int]:

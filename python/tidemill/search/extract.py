@@ -9,16 +9,16 @@ reader loads it; how it is computed is chosen apart, so that it never reads itse
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
 from tidemill.memo.memo import Expression, Memo
-from tidemill.plan.ops import Changes, Op, ResultScan, Scan, StateScan
+from tidemill.plan.ops import Changes, Less, Op, Project, ResultScan, Scan, StateScan
 from tidemill.search.costing import CostModel, CpuMs, Facts, Rows, Work
-from tidemill.search.settle import Choice, Given, Place, Run, Settling, preference_apart
+from tidemill.search.settle import Choice, Given, Place, Run, Settling, Ways, preference_apart
 from tidemill.tvr.form import OLD
 
 MADE, PLAIN, BEST = range(3)
@@ -71,6 +71,7 @@ class Extractor:
         savable: which groups a run may save for later ones.
         written: what runs write in any case; who reads it loads it.
         copies: what is equal to something that is written, and what that is: it is loaded as well, and not computed.
+        ways: those of the same memo, model and facts that others have looked at, and what they estimated.
 
     Where a method takes the number of a run, it is the first one unless given.
     """
@@ -86,12 +87,18 @@ class Extractor:
         savable: Callable[[int], bool] = lambda _g: True,
         written: Iterable[Place] = (),
         copies: Mapping[Place, Place] | None = None,
+        ways: Ways | None = None,
     ) -> None:
         self._memo = memo
         self._model = model
         self.runs = (Run(memo.timeline.whole.new),) if runs is None else tuple(runs)
-        self._settling = Settling(memo, model, facts, allowed, prefer, self.runs, savable)
+        self._settling = Settling(memo, model, facts, allowed, prefer, self.runs, savable, ways or Ways())
         self._staged: dict[int, Rows] = {}
+        self._told_by = {
+            group: {way.inputs[0] for way in ways if isinstance(way.expression.op, Less)}
+            for group, ways in self._settling.ways_of.items()
+        }
+        self._plain = self._settling.settle({})
         self._written = frozenset(map(self.place, written))
         self._copies = {self.place(copy): self.place(of) for copy, of in (copies or {}).items()}
         self.shared: frozenset[Place] = frozenset()
@@ -112,6 +119,7 @@ class Extractor:
         known = (group, 0) in self._made or (group, 0) in self._copies
         self._staged[group] = self.rows(group)
         if not known:  # otherwise its readers have been chosen as such
+            self._plain = self._settling.settle({(group, 0): Given(rows) for group, rows in self._staged.items()})
             self._settle()
 
     def is_staged(self, group: int) -> bool:
@@ -120,7 +128,7 @@ class Extractor:
 
     def _settle(self) -> None:
         staged = {(group, 0): Given(rows) for group, rows in self._staged.items()}
-        self._plain = self._best = self._settling.settle(staged)
+        self._best = self._plain
         self._chosen: list[Mapping[Place, Choice]] = [{}, self._plain, self._best]
         self._made: dict[Place, _Made] = {}
         once = [
@@ -271,19 +279,39 @@ class Extractor:
                 handling += choice.own * p.reads
                 continue
             groups = map(self._memo.find, choice.expression.inputs)
-            inputs = tuple(self._settling.read(group, self.rows(group, run)) for group in groups)
+            inputs = tuple(self._settling.read(group, self._best[group, run]) for group in groups)
             own = CpuMs(preference_apart(choice.own))
             operators.append(Work(choice.expression.op, inputs, own, p.times))
             if p.once and (p.group, run) in self.shared:
                 handling += self._model.save(choice.rows)
         return operators, handling
 
-    def gain(self, p: Planned) -> float:
-        """What computing something once, writing and loading it would save, priced, all else being as it is."""
-        if p.once or p.reads < 2 or p.choice.expression is None:
-            return 0.0
-        handling = self._model.save(p.choice.rows) + self._model.load(p.choice.rows) * p.reads
-        return preference_apart(p.choice.cost) * (p.reads - 1) - handling * self.runs[p.run].price
+    def gains(self, plan: Sequence[Planned]) -> dict[Place, float]:
+        """By place what computing it once, writing and loading it would save, priced, all else being as it is.
+
+        What could be told by it, as rows before a change by those after it, would be read there and not be computed.
+        """
+        told: dict[Place, list[float]] = defaultdict(list)
+        for p in plan:
+            for after in self._told_by.get(p.group, ()) if p.choice.expression is not None else ():
+                told[after, p.run].append(preference_apart(p.choice.cost) * p.times)
+        found: dict[Place, float] = {}
+        for p in plan:
+            others = told.get((p.group, p.run), [])
+            if p.once or p.reads + len(others) < 2 or p.choice.expression is None or not self._has_columns(p):
+                continue
+            handling = self._model.save(p.choice.rows) + self._model.load(p.choice.rows) * (p.reads + len(others))
+            saved = preference_apart(p.choice.cost) * (p.reads - 1) + sum(others)
+            found[p.group, p.run] = saved - handling * self.runs[p.run].price
+        return found
+
+    def _has_columns(self, p: Planned) -> bool:
+        """Rows without columns cannot be written; those of changes have their count."""
+        about = self._memo.group(p.group).about
+        if about is not None:
+            return about[1].kind.interval or bool(self._memo.tvrs[about[0]].props.columns)
+        op = p.choice.expression.op if p.choice.expression is not None else None
+        return not isinstance(op, Project | Scan) or bool(op.columns)
 
     @property
     def noise(self) -> float:

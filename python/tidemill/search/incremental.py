@@ -46,7 +46,9 @@ class IncrementalRun:
             self._check_rules(found)
         self._look_for_states(found)
         plan = self._change(
-            found, lambda prefer, followed: self.task.extractor(found, prefer, followed=followed), self.task.seeds
+            found,
+            lambda prefer, followed: self.task.extractor(found, prefer, followed=followed),
+            self.task.seeds(found),
         )
         if plan is None:
             return full(self.task, self.lost or self._why_not(found))
@@ -56,16 +58,22 @@ class IncrementalRun:
             plan = self._change(found, lambda _, followed: self.task.without_recompute(found, followed))
             if plan is None:
                 return full(self.task, self.lost or self._why_not(found))
-        return self._cheaper(plan, full(self.task, self.lost or "COST"))
+        return self._cheaper(plan)
 
-    def _cheaper(self, plan: ExplainedPlan, rival: ExplainedPlan) -> ExplainedPlan:
+    def _all_anew(self) -> ExplainedPlan:
+        """A full plan that makes the states that there are: what one would cost, without choosing states for it."""
+        return full(self.task, "COST", None if self.chosen is None else self.request.states | self.anew)
+
+    def _cheaper(self, plan: ExplainedPlan) -> ExplainedPlan:
         """The cheaper one of an incremental plan and a full one: by what runs like both took, where that is known of
         both, else by their estimates."""
+        rival = self._all_anew()
         likely = {p.kind: self.request.past.likely(p.kind, p.estimated) for p in (plan, rival)}
         mine, other = likely[plan.kind], likely[rival.kind]
         if mine is None or other is None:
             mine, other = plan.estimated, rival.estimated
         if other < mine - self.task.model.noise:
+            rival = full(self.task, self.lost or "COST")
             explanation = replace(rival.explanation, rivals=plan.explanation.rivals)
             return replace(rival, explanation=explanation, rejected=likely[plan.kind])
         return replace(plan, rejected=likely[rival.kind])
@@ -75,7 +83,7 @@ class IncrementalRun:
         past = self.request.past
         if not any(run.kind == "FULL" for run in past.runs):
             return plan
-        return replace(plan, rejected=past.likely("FULL", full(self.task, "COST").estimated))
+        return replace(plan, rejected=past.likely("FULL", self._all_anew().estimated))
 
     def _look_for_states(self, found: Space) -> None:
         """Notes which states are lost, and which are made anew.
@@ -136,7 +144,10 @@ class IncrementalRun:
         demands = [group for group in (*followed.written, found.change) if extractor.best(group) is not None]
         if not self.anew:
             best = extractor
-            extractor = cheapest(lambda prefer: make(prefer, followed) if prefer else best, seeds, demands, 0).extractor
+            others = [lambda: self.task.without_recompute(found, followed)] if seeds else []
+            extractor = cheapest(
+                lambda prefer: make(prefer, followed) if prefer else best, seeds, demands, 0, others
+            ).extractor
         run = self.task.assembly(found, extractor)
         for candidate in found.candidates:
             if candidate.name in self.anew:
@@ -157,13 +168,13 @@ class IncrementalRun:
 
         def best(pack: str) -> ExplainedPlan | None:
             if pack == RECOMPUTE:
-                return full(self.task, "COST")
+                return self._all_anew()
             packs = frozenset({CORE, pack, DELTAS, RECOMPUTE})
             return self._change(
                 found, lambda _, followed: self.task.extractor(found, pack, packs=packs, followed=followed)
             )
 
-        plans = {pack: best(pack) for pack in self.task.packs}
+        plans = {pack: best(pack) for pack in self.task.able(found)}
         return [
             Alternative(pack, plan.methods, (plan.estimated,))
             for pack, plan in plans.items()

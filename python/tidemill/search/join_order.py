@@ -40,7 +40,7 @@ def join_order(query: Query, inputs: Sequence[Input], condition: Sequence[Expr])
     """The first input, and the steps that follow.
 
     Greedy: among the inputs that an equality connects, the one that leaves the fewest rows; each equality divides by
-    the larger of the two sides' base sizes.
+    the smaller of the two sides' base sizes, as where keys meet foreign keys.
     """
     signed = [i for i, part in enumerate(inputs) if part.signed]
     first = min(signed, key=lambda i: inputs[i].rows) if signed else 0
@@ -50,13 +50,13 @@ def join_order(query: Query, inputs: Sequence[Input], condition: Sequence[Expr])
     steps: list[Step] = []
     pending = [i for i in range(len(inputs)) if i != first]
     while pending:
-        best, best_rows, best_key = pending[0], float("inf"), (2, float("inf"))
+        best, best_rows, best_key = pending[0], float("inf"), (2, float("inf"), 0.0)
         for i in pending:
             linked = [j for j in done if equi_keys(condition, inputs[j].columns, inputs[i].columns, query)]
-            spread = min((1.0 / max(inputs[i].base, inputs[j].base, 1.0) for j in linked), default=1.0)
+            spread = min((1.0 / max(min(inputs[i].base, inputs[j].base), 1.0) for j in linked), default=1.0)
             out = rows * inputs[i].rows * spread
             rank = out if signed else float(i)
-            key = (0 if linked else 1, rank)
+            key = (0 if linked else 1, rank, inputs[i].rows)
             if key < best_key:
                 best, best_rows, best_key = i, out, key
         columns |= inputs[best].columns

@@ -1,60 +1,106 @@
 """Which states are worth keeping: those that make runs cheaper by more than making and following them costs.
 
-What the cheapest plan of a small change reads, were every state kept, and what following those needs, is where it
-starts; then the states that cost most to follow are given up, one by one, where that makes the whole cheaper.
+What the cheapest plans of small changes read, were every state kept, and what following those needs, is where it
+starts; then the states that cost most to follow are given up, one by one, others are added, or take the place of one,
+where that makes the whole cheaper; of a few, all sets are tried. Nobody knows at first which sources change from run to
+run: all of them, and the large ones alone, count the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain, combinations, product
 from math import inf
 from typing import TypeAlias
 
 from tidemill.plan.ops import StateScan
+from tidemill.rule.engine import Budget
 from tidemill.search.extract import Extractor
 from tidemill.search.space import Followed, Space
 
 Choosing: TypeAlias = Callable[[Collection[str], Followed], Extractor]
 """The choices where states of these names can be read, and these are followed."""
 TRIES = 12
-"""States that are tried to be given up, at most."""
+"""States that are tried to be given up, and to be added, at most."""
+SWAPS = 3
+"""Of those that it would cost least to give up, and to add, how many are tried in each other's place."""
+FEW = 4
+"""Up to so many, all sets of them are tried."""
+ROUNDS = 3
+"""How often all of them are tried, at most: until nothing is gained."""
 RUNS_TO_EARN = 10
 """Runs within which a state must have saved what it cost to make it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prices:
-    """What states cost, in CPU milliseconds: to make each, by name; to write so many rows of one."""
+class Scenario:
+    """A run like those to come: its space, with every candidate kept, and its choices."""
 
-    making: Mapping[str, float]
+    found: Space
+    choices: Choosing
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What states cost, in CPU milliseconds: to fill the view and make those of these names; to write so many rows."""
+
+    filling: Callable[[Collection[str]], float]
     write: Callable[[float], float]
 
 
-def worth_keeping(found: Space, choices: Choosing, prices: Prices) -> frozenset[str]:
-    """Names of the states to keep. `found`: the space of a run like those to come, with every candidate kept."""
-    kept = _needed(found, choices)
-    extractor = choices(kept, Followed())
-    costs = {
-        name: max(map(extractor.cost, found.followed([name]).written), default=0.0) + prices.making[name] / RUNS_TO_EARN
-        for name in kept
-    }
-    dearest = sorted(kept, key=lambda name: (-costs[name], name))
-    best = _cost(found, choices, prices, kept)
-    for name in dearest[:TRIES]:
-        without = _cost(found, choices, prices, kept - {name})
-        if without < best:
-            kept, best = kept - {name}, without
+def worth_keeping(scenarios: Sequence[Scenario], prices: Prices, budget: Budget) -> frozenset[str]:
+    """Names of the states to keep where runs like all of these are to come; the best found within the seconds."""
+    end = time.monotonic() + budget.seconds
+    kept = frozenset[str]().union(*map(_needed, scenarios))
+    follow = dict.fromkeys(kept, 0.0)
+    for scenario in scenarios:
+        written, chosen = scenario.found.followed(kept).written, scenario.choices(kept, Followed())
+        for group, name in written.items():
+            follow[name] = max(follow[name], chosen.cost(group))
+    dearest = sorted(kept, key=lambda name: (-follow[name], name))
+    others = sorted({c.name for c in scenarios[0].found.candidates} - kept)
+    names, best = (*dearest[:TRIES], *others[:TRIES]), _cost(scenarios, prices, kept)
+    if len(names) <= FEW:
+        for some in chain.from_iterable(combinations(names, number) for number in range(len(names) + 1)):
+            if time.monotonic() > end:
+                break
+            cost = _cost(scenarios, prices, frozenset(some))
+            if cost < best:
+                kept, best = frozenset(some), cost
+        return kept
+
+    def try_(names: Collection[str]) -> float:
+        """What it would cost to change these over; so they are, if that is less. Infinite when time is up."""
+        nonlocal kept, best
+        if time.monotonic() > end:
+            return inf
+        cost = _cost(scenarios, prices, kept.symmetric_difference(names))
+        if cost < best:
+            kept, best = kept.symmetric_difference(names), cost
+        return cost
+
+    for _ in range(ROUNDS):
+        before, costs = kept, {name: try_([name]) for name in names}
+        cheapest = sorted(names, key=costs.__getitem__)
+        given_up, added = [n for n in cheapest if n in kept][:SWAPS], [n for n in cheapest if n not in kept][:SWAPS]
+        for swap in product(given_up, added):
+            if swap[0] in kept and swap[1] not in kept:
+                try_(swap)
+        if kept == before:
+            break
     return kept
 
 
-def _needed(found: Space, choices: Choosing) -> frozenset[str]:
+def _needed(scenario: Scenario) -> frozenset[str]:
     """What the cheapest plan of the view's change reads, and what following that needs."""
+    found = scenario.found
     every = {c.name for c in found.candidates}
     kept: frozenset[str] = frozenset()
     while True:
         followed = found.followed(kept)
-        plan = choices(every, followed).planned([*followed.written, found.change], 0)
+        plan = scenario.choices(every, followed).planned([*followed.written, found.change], 0)
         ops = [p.choice.expression.op for p in plan if p.choice.expression is not None]
         read = {op.name for op in ops if isinstance(op, StateScan) and op.name in every}
         if read <= kept:
@@ -62,13 +108,17 @@ def _needed(found: Space, choices: Choosing) -> frozenset[str]:
         kept |= read
 
 
-def _cost(found: Space, choices: Choosing, prices: Prices, kept: Collection[str]) -> float:
-    """What a run costs that follows these states and reads no others, with its share of making them; infinite if there
-    is no such run."""
-    followed = found.followed(kept)
-    extractor, demands = choices(kept, followed), [*followed.written, found.change]
+def _cost(scenarios: Sequence[Scenario], prices: Prices, kept: Collection[str]) -> float:
+    """What a run costs on average that follows these states and reads no others, with its share of making them."""
+    runs = sum(_run_cost(s, prices, kept) for s in scenarios) / len(scenarios)
+    return runs + prices.filling(kept) / RUNS_TO_EARN
+
+
+def _run_cost(scenario: Scenario, prices: Prices, kept: Collection[str]) -> float:
+    """What a run costs; infinite if there is no such run."""
+    followed = scenario.found.followed(kept)
+    extractor, demands = scenario.choices(kept, followed), [*followed.written, scenario.found.change]
     if any(extractor.best(group) is None for group in demands):
         return inf
     writing = sum(prices.write(extractor.rows(group)) for group in followed.written)
-    making = sum(prices.making[name] for name in kept) / RUNS_TO_EARN
-    return extractor.costs(extractor.planned(demands, 0))[0] + writing + making
+    return extractor.costs(extractor.planned(demands, 0))[0] + writing

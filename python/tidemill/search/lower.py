@@ -6,7 +6,7 @@ JVM knows nothing of deltas, parts or times.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tidemill.memo.memo import Expression, Memo
@@ -26,6 +26,7 @@ from tidemill.plan.ops import (
     Join,
     KeyFilter,
     Keys,
+    Less,
     Limit,
     Merge,
     Named,
@@ -45,14 +46,14 @@ from tidemill.plan.ops import (
     Unsign,
     Window,
 )
+from tidemill.plan.query import COUNT_FIELD, count_field
 from tidemill.search import wire
 from tidemill.search.extract import Chosen
 from tidemill.search.join_order import BROADCAST_ROWS, Input, join_order
 from tidemill.search.lower_attribute import AttributeForm
+from tidemill.search.lower_state import StateForm
 from tidemill.search.lowered import Lowered, Staged
 from tidemill.search.wire import Wire
-
-COUNT_FIELD = "_n"
 
 
 class NotComputableError(Exception):
@@ -66,19 +67,26 @@ class Lowerer:
         memo, extractor: what was chosen.
         staged: groups that earlier steps wrote.
         base_rows: rows of each relation before filters, for join orders.
+        segments: rows of a state's pieces after the first, by its name.
     """
 
     def __init__(
-        self, memo: Memo, extractor: Chosen, staged: Mapping[int, Staged], base_rows: Mapping[int, float]
+        self,
+        memo: Memo,
+        extractor: Chosen,
+        staged: Mapping[int, Staged],
+        base_rows: Mapping[int, float],
+        segments: Callable[[str], float],
     ) -> None:
         self.memo = memo
         self.extractor = extractor
         self._staged = staged
         self._base_rows = base_rows
+        self.state = StateForm(self, segments)
         self._now = extractor.runs[0].moment
         self._fresh = 0
         self.count = memo.columns.fresh("count", "long", COUNT_FIELD)
-        self._attribute = AttributeForm(self)
+        self.attribute = AttributeForm(self)
         self.used: list[tuple[int, Expression]] = []
 
     def group(self, number: int) -> Lowered:
@@ -114,10 +122,12 @@ class Lowerer:
         match e.op:
             case Join(kind, condition, exists):
                 return self._join(e, kind, condition, exists)
-            case KeyFilter(on):
-                return self._key_filter(e, on)
+            case KeyFilter(on, equal):
+                return self._key_filter(e, on, "<=>" if equal else "=")
             case FinalChange(partial):
-                return self._attribute.final_change(partial, e, self._unmerged(e.inputs[0]), self.group(e.inputs[1]))
+                return self.attribute.final_change(partial, e, self._unmerged(e.inputs[0]), self.group(e.inputs[1]))
+        if (merged := self.state.merged(e)) is not None:
+            return merged
         inputs = [self.group(i) for i in e.inputs]
         match e.op:
             case Filter(condition):
@@ -134,23 +144,26 @@ class Lowerer:
             case Net(columns):
                 return self._net(columns, self.signed(inputs[0]))
             case Unsign(columns):
-                node = {"op": "replicate", "count": expr_to_json(Col(self.count)), "inputs": [inputs[0].node]}
-                return self._project(wire.same(columns), Lowered(node, columns, None))
+                return self.unsign(columns, inputs[0])
+            case Less(columns):
+                change = self._negate(inputs[1])
+                both = self.union(columns, [(columns, self.signed(inputs[0])), (columns, change)])
+                return self.unsign(columns, self._net(columns, both))
             case Aggregate(keys, calls):
                 self._plain(inputs[0], "aggregate")
                 return self._aggregate(keys, calls, inputs[0].node)
             case Partial():
-                return self._attribute.partial(e.op, inputs[0])
+                return self.attribute.partial(e.op, inputs[0])
             case Merge(partial):
-                return self._attribute.merge(partial, inputs)
+                return self.attribute.merge(partial, inputs)
             case Combine():
-                return self._attribute.combine(e.op, inputs[0])
+                return self.attribute.combine(e.op, inputs[0])
             case Final(partial):
-                return self._attribute.final(partial, inputs[0])
+                return self.attribute.final(partial, inputs[0])
             case Gather(partial):
-                return self._attribute.gather(partial, inputs)
+                return self.attribute.gather(partial, inputs)
             case Answer(partial, calls):
-                return self._attribute.answer(partial, calls, inputs[0])
+                return self.attribute.answer(partial, calls, inputs[0])
             case Keys(branches):
                 return self._keys(branches, inputs)
             case Pad(nulls):
@@ -183,16 +196,21 @@ class Lowerer:
         node: Wire = {"op": "opaque", "node": number, "children": children, "columns": list(shown)}
         return Lowered({**node, "inputs": [i.node for i in inputs]}, columns, count)
 
+    def chosen(self, number: int) -> Expression | None:
+        """What computes a group; None if an earlier step wrote it."""
+        number = self.memo.find(number)
+        choice = None if number in self._staged else self.extractor.best(number)
+        return choice.expression if choice is not None else None
+
     def _unmerged(self, number: int) -> Lowered:
         """An attribute form for a reader that merges anyway: its pieces, where it is a merge of pieces."""
         number = self.memo.find(number)
-        choice = self.extractor.best(number)
-        e = choice.expression if choice is not None else None
-        if number in self._staged or e is None or not isinstance(e.op, Merge):
+        e = self.chosen(number)
+        if e is None or not isinstance(e.op, Merge):
             return self.group(number)
         if (number, e) not in self.used:
             self.used.append((number, e))
-        return self._attribute.pieces(e.op.partial, [self.group(i) for i in e.inputs])
+        return self.attribute.pieces(e.op.partial, [self.group(i) for i in e.inputs])
 
     def compacted(self, scan: StateScan, partial: Partial | None, first: int) -> Lowered:
         """The pieces of a state from number `first` on, merged.
@@ -204,7 +222,7 @@ class Lowerer:
         pieces = Lowered({**leaf.node, "first": first}, leaf.columns, leaf.count)
         if partial is None:
             return self.net(pieces)
-        merged = self._attribute.merge(partial, [pieces])
+        merged = self.attribute.merge(partial, [pieces])
         if first > 0 or not partial.keys:
             return merged
         return Lowered(wire.where((fn(">", Col(partial.count), ZERO),), merged.node), merged.columns, None)
@@ -231,7 +249,7 @@ class Lowerer:
                 node = {"op": "state", "name": name, "columns": wire.typed(fields), **({"part": part} if part else {})}
                 return Lowered(node, tuple(c for c, _, _ in typed), self.count if signed else None)
             case HeldScan(typed):
-                fields = [*typed, (self.count, COUNT_FIELD, "long")]
+                fields = [*typed, (self.count, count_field(f for _, f, _ in typed), "long")]
                 return Lowered({"op": "held", "columns": wire.typed(fields)}, tuple(c for c, _, _ in typed), self.count)
             case Opaque(node=number, columns=columns):
                 return self._kept_in_jvm(number, columns, [], None, 0)
@@ -258,6 +276,11 @@ class Lowerer:
         return Lowered(
             wire.project((*wire.same(lowered.columns), (self.count, ONE)), lowered.node), lowered.columns, self.count
         )
+
+    def unsign(self, columns: tuple[int, ...], lowered: Lowered) -> Lowered:
+        """Each row as often as its count says."""
+        node = {"op": "replicate", "count": expr_to_json(Col(self.count)), "inputs": [lowered.node]}
+        return self._project(wire.same(columns), Lowered(node, columns, None))
 
     def _project(self, columns: Named, lowered: Lowered) -> Lowered:
         kept: Named = columns if lowered.count is None else (*columns, (lowered.count, Col(lowered.count)))
@@ -344,9 +367,9 @@ class Lowerer:
         about = self.memo.group(group).about
         return self._base_rows.get(about[0], 1.0) if about else self.extractor.rows(group)
 
-    def _key_filter(self, e: Expression, on: tuple[tuple[Expr, int], ...]) -> Lowered:
+    def _key_filter(self, e: Expression, on: tuple[tuple[Expr, int], ...], equal: str) -> Lowered:
         rows, wanted = (self.group(i) for i in e.inputs)
-        condition = tuple(fn("<=>", expr, Col(c)) for expr, c in on)
+        condition = tuple(fn(equal, expr, Col(c)) for expr, c in on)
         small = self.extractor.rows(e.inputs[1]) <= BROADCAST_ROWS
         return Lowered(
             wire.join("semi", condition, rows.node, wanted.node, "right" if small else None), rows.columns, rows.count

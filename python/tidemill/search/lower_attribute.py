@@ -15,16 +15,12 @@ from tidemill.plan.expr import ONE, ZERO, Cast, Col, Expr, Lit, expr_to_json, fn
 from tidemill.plan.grouping import groupable
 from tidemill.plan.ops import Combine, Named, Partial
 from tidemill.search import wire
-from tidemill.search.join_order import BROADCAST_ROWS
+from tidemill.search.lower_state import few_touched
 from tidemill.search.lowered import Lowered
 from tidemill.search.wire import Wire
 
 if TYPE_CHECKING:
     from tidemill.search.lower import Lowerer
-
-
-TOUCHED_FROM_ROWS = 50_000
-"""Estimated rows of a state from which on it pays to look for the touched keys first, which costs a job."""
 
 
 class AttributeForm:
@@ -199,20 +195,10 @@ class AttributeForm:
         keys = tuple(c for c, _ in partial.keys)
         old_group, delta_group = e.inputs
         rows = self._lowerer.extractor.rows
-        if not keys or rows(old_group) < TOUCHED_FROM_ROWS or rows(delta_group) > BROADCAST_ROWS:
+        if not keys or not few_touched(rows(old_group), rows(delta_group)):
             return old
-        wanted = [(c, self._fresh(self._columns.type(c), "touched")) for c in keys]
         # The delta holds each key once already.
-        node = wire.project(tuple((w, Col(c)) for c, w in wanted), self._lowerer.group(delta_group).node)
-        condition = tuple(
-            fn(
-                "<=>",
-                groupable(c, self._columns.type(c)),
-                groupable(w, self._columns.type(c)),
-            )
-            for c, w in wanted
-        )
-        return Lowered(wire.join("semi", condition, old.node, node, "right"), old.columns, None)
+        return self._lowerer.state.among("semi", old, keys, self._lowerer.group(delta_group))
 
 
 def _product(columns: Sequence[int]) -> Expr:

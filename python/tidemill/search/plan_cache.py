@@ -27,6 +27,8 @@ OFF = 2.0
 """Factor by which a size may have moved away from what was planned for."""
 FEW = 1000.0
 """Rows, or bytes, that make no difference to a plan."""
+SMALL = 100_000
+"""Rows of a state's segments up to which their number says nothing: they are broadcast."""
 PLANS = 256
 """Plans that are remembered; beyond, the one that was not used for longest goes."""
 SIZES = ("rows", "bytes", "inserts", "deletes")
@@ -105,7 +107,7 @@ def _without_sizes(query: Query) -> list[str]:
 def _happened(change: SourceChange) -> tuple[object, ...]:
     """What a change is beside its sizes: of those only which are known, and which are nothing."""
     sizes = tuple((known is None, known == 0) for known in (getattr(change, name) for name in SIZES))
-    return change.changed, change.old_readable, change.reason, sizes
+    return change.changed, change.old_readable, change.reason, change.direct, sizes
 
 
 def _sizes(request: PlanRequest) -> Iterator[tuple[str, float]]:
@@ -118,6 +120,7 @@ def _sizes(request: PlanRequest) -> Iterator[tuple[str, float]]:
         yield from ((f"{n} of table {number}", v) for n, v in (("rows", source.rows), ("bytes", source.bytes)) if v)
     for state, pieces in request.pieces.items():
         yield f"state {state}", sum(p.rows for p in pieces)
+        yield f"segments of state {state}", max(SMALL, sum(p.rows for p in pieces[1:]))
     yield "content", request.rows or 0.0
     yield "held", request.held_rows
     for kind in ("FULL", "INCREMENTAL"):

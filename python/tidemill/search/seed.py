@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -15,6 +15,7 @@ from tidemill.plan.ops import (
     Filter,
     Gather,
     HeldScan,
+    Join,
     Limit,
     Merge,
     Net,
@@ -39,7 +40,6 @@ CORE = "core"
 COMPOSE = "compose"
 READ_STATE, READ_RESULT = "read_state", "read_result"
 """What stands as the rule where something kept is read: no method of its own."""
-COUNT_FIELD = "_n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,15 @@ class Seeding:
                 memo.add(memo.form(number, at(SNAPSHOT, time)), built, rule, pack, Span(time, time))
 
 
-def compose(memo: Memo) -> None:
-    """A change over several steps is the changes over its parts, put together from the left (Tempura 5.4).
+def left_deep(times: Sequence[Time]) -> Iterator[tuple[Time, Time, Time]]:
+    """Start, middle and end of each change that is put together: its last step with all before it."""
+    for i, start in enumerate(times):
+        for middle, end in pairwise(times[i + 1 :]):
+            yield start, middle, end
+
+
+def compose(memo: Memo, order: Callable[[Sequence[Time]], Iterable[tuple[Time, Time, Time]]] = left_deep) -> None:
+    """A change over several steps is the changes over its parts, put together in this order (Tempura 5.4).
 
     Not of what is free in its answers: both parts must be about the same answer in the middle.
     """
@@ -112,22 +119,21 @@ def compose(memo: Memo) -> None:
             Match(memo, tvr.number, op, inputs).partial() for op, inputs in tvr.expressions if isinstance(op, Aggregate)
         ]
         times = sorted({memo.timeline.settled(tvr.props.sources, t) for t in memo.timeline.moments})
-        for i, start in enumerate(times):
-            for middle, end in pairwise(times[i + 1 :]):
-                parts = Span(start, middle), Span(middle, end)
-                ways: list[tuple[FormKind, Op]] = [(DELTA, Sum())]
-                ways += [(ATTRIBUTE_DELTA, Merge(p)) for p in partials if p is not None]
-                for kind, op in ways:
-                    groups = tuple(memo.change(tvr.number, kind, part) for part in parts)
-                    memo.put(memo.change(tvr.number, kind, Span(start, end)), op, groups, COMPOSE, CORE)
+        ways: list[tuple[FormKind, Op]] = [(DELTA, Sum())]
+        ways += [(ATTRIBUTE_DELTA, Merge(p)) for p in partials if p is not None]
+        for start, middle, end in order(times):
+            parts = Span(start, middle), Span(middle, end)
+            for kind, op in ways:
+                groups = tuple(memo.change(tvr.number, kind, part) for part in parts)
+                memo.put(memo.change(tvr.number, kind, Span(start, end)), op, groups, COMPOSE, CORE)
 
 
 def candidates(memo: Memo, root: int, settings: str) -> list[Candidate]:
     """The states that are worth considering.
 
     Parts of additive aggregates; snapshots of relations that cannot be computed again (their old rows must come from
-    where they were kept); inputs of limits and of operators without rules that are more than filtered scans; what rules
-    ask for (`KEPT`).
+    where they were kept); inputs of limits and of operators without rules that are more than filtered scans; the rows
+    that a join selects of a source; what rules ask for (`KEPT`).
     """
     found: list[Candidate] = []
     wanted: set[int] = set()
@@ -146,6 +152,8 @@ def candidates(memo: Memo, root: int, settings: str) -> list[Candidate]:
             wanted.add(number)
         if isinstance(op, Limit | Opaque):
             wanted.update(i for i in inputs if _worth_keeping(memo, i))
+        if isinstance(op, Join):
+            wanted.update(i for i in inputs if _selected(memo, i))
     offered = {link.to for link in memo.links if link.kind == KEPT} - wanted
     for number in sorted((wanted | offered) - {root}):
         if _within_a_loop(trees[number]):
@@ -213,6 +221,14 @@ def _worth_keeping(memo: Memo, tvr: int) -> bool:
     return not isinstance(op, Scan)
 
 
+def _selected(memo: Memo, tvr: int) -> bool:
+    """Some of a source's rows: a state of them is smaller than the source."""
+    op, inputs = memo.tvrs[tvr].expressions[0]
+    if isinstance(op, Filter):
+        return not _worth_keeping(memo, inputs[0])
+    return isinstance(op, Project) and _selected(memo, inputs[0])
+
+
 def _parts_scan(memo: Memo, name: str, partial: Partial) -> StateScan:
     ids = (*(c for c, _ in partial.keys), partial.count, *(c for part in partial.parts for c in part))
     return StateScan(name, ATTRIBUTE.name, tuple((c, f"c{i}", memo.columns.type(c)) for i, c in enumerate(ids)))
@@ -234,7 +250,9 @@ def keep(memo: Memo, candidate: Candidate, moment: Time, *, parted: bool) -> Non
 
     def merged(part: str) -> Node:
         scan = node(replace(candidate.scan, part=part))
-        return node(Merge(candidate.partial), scan) if candidate.partial is not None else node(Net(columns), scan)
+        state = "" if part == "since" else candidate.scan.name
+        op = Net(columns, state) if candidate.partial is None else Merge(candidate.partial, state)
+        return node(op, scan)
 
     def read(time: Time, part: str) -> None:
         built = merged(part) if candidate.partial is not None else node(Unsign(columns), merged(part))

@@ -9,17 +9,19 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 from tidemill.memo.memo import Expression, Memo
-from tidemill.plan.ops import Changes, Op, Scan
-from tidemill.search.costing import CostModel, CpuMs, Facts, Read, Rows
+from tidemill.plan.ops import Changes, Merge, Net, Op, Scan, Sum, Unsign
+from tidemill.search.costing import NO_ROWS, CostModel, CpuMs, Facts, Read, Rows
 from tidemill.search.seed import READ_RESULT, READ_STATE
 from tidemill.tvr.form import Time
 
 Place: TypeAlias = tuple[int, int]
 """A group at a run, by number."""
+Estimated: TypeAlias = dict[tuple[tuple[Rows, Rows], ...], tuple[Rows, CpuMs]]
+"""Of an expression: rows out and its own cost, by the rows of each input and those of them that are settled."""
 NOT_PREFERRED = 1e12
 """Added to what a preferred pack could have done in its way."""
 
@@ -37,8 +39,7 @@ class Run:
     price: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """How a run comes to a group.
 
     Attributes:
@@ -49,6 +50,7 @@ class Choice:
         saved: the number of an earlier run that saved it; None if this run computes it, or has written it.
         saving: CPU milliseconds of that run to save it.
         uses: what is written and read on the way, as a set of bits (see `Given`).
+        settled: rows of these that come from a state as they are (see `Read`).
     """
 
     expression: Expression | None
@@ -58,6 +60,7 @@ class Choice:
     saved: int | None = None
     saving: float = 0.0
     uses: int = 0
+    settled: Rows = NO_ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +73,10 @@ class Given:
 
 @dataclass(slots=True)
 class Way:
-    """An allowed expression of a group.
+    """An expression of a group.
 
-    `distinct`: its different inputs; `penalty`: added to its cost; `known`: rows out and own cost for rows in.
+    `distinct`: its different inputs; `penalty`: added to its cost; `estimated`: with each number of rows read so far;
+    `settles`, `passes`: whether its rows come from a state as they are (see `Read`), always, or where an input's do.
     """
 
     group: int
@@ -80,7 +84,29 @@ class Way:
     inputs: tuple[int, ...]
     distinct: frozenset[int]
     penalty: float
-    known: dict[tuple[Rows, ...], tuple[Rows, CpuMs]] = field(default_factory=dict)
+    estimated: Estimated
+    settles: bool
+    passes: bool
+
+
+class Ways:
+    """All ways of a memo that were looked at, for whoever chooses among them with the same model and facts."""
+
+    def __init__(self) -> None:
+        self._ways: dict[tuple[int, int, bool], Way] = {}  # they hold their expressions, so no identity comes again
+
+    def way(self, memo: Memo, group: int, e: Expression, *, behind: bool) -> Way:
+        """The way by an expression of a group; `behind`: a preferred pack computes the group as well."""
+        key = (group, id(e), behind)
+        if key not in self._ways:
+            twin = self._ways.get((group, id(e), not behind))
+            inputs = tuple(map(memo.find, e.inputs))
+            penalty = NOT_PREFERRED if behind else 0.0
+            settles = isinstance(e.op, Net | Merge) and bool(e.op.state)
+            passes = isinstance(e.op, Unsign | Sum)
+            estimated = {} if twin is None else twin.estimated
+            self._ways[key] = Way(group, e, inputs, frozenset(inputs), penalty, estimated, settles, passes)
+        return self._ways[key]
 
 
 class Settling:
@@ -98,13 +124,16 @@ class Settling:
         prefer: str | None,
         runs: Sequence[Run],
         savable: Callable[[int], bool],
+        ways: Ways,
     ) -> None:
         self._memo = memo
         self._model = model
         self._facts = facts
         self._runs = runs
         self._savable = savable
-        self._ways = list(self._all_ways(allowed, prefer))
+        self._ways = list(self._allowed(ways, allowed, prefer))
+        self._missing = [len(way.distinct) for way in self._ways]
+        self._leaves = [way for way in self._ways if not way.inputs]
         self._readers: dict[int, list[int]] = defaultdict(list)
         self.ways_of: dict[int, list[Way]] = defaultdict(list)
         for number, way in enumerate(self._ways):
@@ -112,20 +141,19 @@ class Settling:
             for i in way.distinct:
                 self._readers[i].append(number)
 
-    def _all_ways(self, allowed: Callable[[int, Expression], bool], prefer: str | None) -> Iterator[Way]:
+    def _allowed(self, ways: Ways, allowed: Callable[[int, Expression], bool], prefer: str | None) -> Iterator[Way]:
         for group in self._memo.live_groups():
             expressions = [e for e in group.expressions if allowed(group.number, e)]
             preferred = any(e.pack == prefer for e in expressions)
             for e in expressions:
-                inputs = tuple(map(self._memo.find, e.inputs))
                 behind = preferred and e.pack != prefer and e.rule not in {READ_STATE, READ_RESULT}
-                yield Way(group.number, e, inputs, frozenset(inputs), NOT_PREFERRED if behind else 0.0)
+                yield ways.way(self._memo, group.number, e, behind=behind)
 
     def settle(self, given: Mapping[Place, Given]) -> dict[Place, Choice]:
         """The cheapest choice for every place that can be had, where some are written already."""
         best: dict[Place, Choice] = {}
         heap: list[tuple[float, int, Place, Choice]] = []
-        missing = [[len(way.distinct)] * len(self._runs) for way in self._ways]
+        missing = [self._missing.copy() for _ in self._runs]
         order = 0
 
         def offer(place: Place, choice: Choice) -> None:
@@ -136,10 +164,10 @@ class Settling:
         for place, what in given.items():
             load = self._model.load(what.rows)
             offer(place, Choice(None, what.rows, load, load * self._runs[place[1]].price, uses=what.bit))
-        for way in self._ways:
+        for way in self._leaves:
             for i, run in enumerate(self._runs):
                 place = (way.group, i)
-                if not way.inputs and place not in given and self._is_there(way.expression.op, run):
+                if place not in given and self._is_there(way.expression.op, run):
                     offer(place, self.choice(way, i, best))
         while heap:
             _, _, place, choice = heapq.heappop(heap)
@@ -150,29 +178,39 @@ class Settling:
             if choice.saved is None and self._savable(group):
                 for later in range(i + 1, len(self._runs)):
                     offer((group, later), self._loaded(choice, i, later, written=place in given))
+            lacking = missing[i]
             for number in self._readers[group]:
-                missing[number][i] -= 1
+                lacking[number] -= 1
+                if lacking[number]:
+                    continue
                 way = self._ways[number]
-                if missing[number][i] == 0 and (way.group, i) not in given:
-                    offer((way.group, i), self.choice(way, i, best))
+                place = (way.group, i)
+                if place not in best and place not in given:  # what is settled was cheaper
+                    offer(place, self.choice(way, i, best))
         return best
 
     def choice(self, way: Way, run: int, best: Mapping[Place, Choice]) -> Choice:
         """A way at a run, its inputs being chosen."""
         inputs = [best[i, run] for i in way.inputs]
-        rows = tuple(choice.rows for choice in inputs)
-        if rows not in way.known:
-            op = way.expression.op
-            known = self._facts.known.get(way.group, self._size(way))
-            output = self._model.rows(op, rows, self._facts) if known is None else known
-            reads = [self.read(i, r) for i, r in zip(way.inputs, rows, strict=True)]
-            way.known[rows] = output, CpuMs(self._model.cost(op, reads, output, self._facts) + way.penalty)
-        output, own = way.known[rows]
-        cost, uses = own * self._runs[run].price, 0
+        rows = tuple([(choice.rows, choice.settled) for choice in inputs])
+        if rows not in way.estimated:
+            way.estimated[rows] = self._estimate(way, inputs)
+        output, own = way.estimated[rows]
+        own = CpuMs(own + way.penalty)
+        cost, uses, settled = own * self._runs[run].price, 0, output if way.settles else NO_ROWS
         for choice in inputs:
             cost += choice.cost
             uses |= choice.uses
-        return Choice(way.expression, output, own, cost, uses=uses)
+            if way.passes and choice.settled > settled:
+                settled = choice.settled
+        return Choice(way.expression, output, own, cost, None, 0.0, uses, settled)
+
+    def _estimate(self, way: Way, inputs: Sequence[Choice]) -> tuple[Rows, CpuMs]:
+        """Rows of a way where its inputs are had so, and what it costs alone."""
+        op, known = way.expression.op, self._facts.known.get(way.group, self._size(way))
+        output = self._model.rows(op, [choice.rows for choice in inputs], self._facts) if known is None else known
+        reads = [self.read(i, choice) for i, choice in zip(way.inputs, inputs, strict=True)]
+        return output, self._model.cost(op, reads, output, self._facts)
 
     def _size(self, way: Way) -> Rows | None:
         """Rows of a relation at a moment: the same in whichever way they are computed."""
@@ -182,10 +220,10 @@ class Settling:
         size = self._facts.sizes.get(about[0])
         return None if size is None else Rows(size)
 
-    def read(self, group: int, rows: Rows) -> Read:
+    def read(self, group: int, choice: Choice) -> Read:
         """A group as a cost model sees it."""
         about = self._memo.group(group).about
-        return Read(group, rows, None if about is None else about[1].kind)
+        return Read(group, choice.rows, None if about is None else about[1].kind, choice.settled)
 
     def _is_there(self, op: Op, run: Run) -> bool:
         """Whether a run can read a leaf: a source's rows are there from the moment on at which they came."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 
 from tidemill.search.extract import Extractor, Planned
@@ -41,28 +42,36 @@ def share(extractor: Extractor, demands: Sequence[int], run: int) -> Shared:
     best = _evaluated(extractor, demands, run)
     refused: set[Place] = set()
     for _ in range(TRIES):
-        possible = [p for p in best.plan if (p.group, p.run) not in refused and extractor.gain(p) > 0]
-        if not possible:
+        gains = {place: gain for place, gain in extractor.gains(best.plan).items() if gain > 0 and place not in refused}
+        if not gains:
             break
-        chosen = max(possible, key=extractor.gain)
+        chosen = max(gains, key=gains.__getitem__)
         kept = extractor.shared
-        extractor.share({*kept, (chosen.group, chosen.run)})
+        extractor.share({*kept, chosen})
         tried = _evaluated(extractor, demands, run)
         if tried.cost < best.cost:
             best = tried
         else:
             extractor.share(kept)
-            refused.add((chosen.group, chosen.run))
+            refused.add(chosen)
     return best
 
 
-def cheapest(make: Callable[[str | None], Extractor], packs: Iterable[str], demands: Sequence[int], run: int) -> Shared:
-    """The cheapest plan of what is demanded: from the best tree, and from the plan of each pack (`make` prefers it)."""
+def cheapest(
+    make: Callable[[str | None], Extractor],
+    packs: Iterable[str],
+    demands: Sequence[int],
+    run: int,
+    others: Iterable[Callable[[], Extractor]] = (),
+) -> Shared:
+    """The cheapest plan of what is demanded: from the best tree, from the plan of each pack (`make` prefers it), and
+    from `others`."""
     best = share(make(None), demands, run)
     if best.cost[0] < best.extractor.noise:
         return best
-    for pack in packs:
-        best = min(best, share(make(pack), demands, run), key=lambda found: found.cost)
+    starts: list[Callable[[], Extractor]] = [partial(make, pack) for pack in packs]
+    for start in (*starts, *others):
+        best = min(best, share(start(), demands, run), key=lambda found: found.cost)
     return best
 
 

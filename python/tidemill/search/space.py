@@ -16,6 +16,7 @@ from tidemill.plan.query import Column, Query
 from tidemill.rule.engine import Budget, Explored, explore
 from tidemill.rule.rule import Rule
 from tidemill.search.costing import HELD, CostModel, Facts, Rows
+from tidemill.search.cuts import push_cuts
 from tidemill.search.estimate import Sizes, estimate
 from tidemill.search.run_plan import StateSpec
 from tidemill.search.seed import (
@@ -29,9 +30,12 @@ from tidemill.search.seed import (
     keep_result,
     read_from,
 )
+from tidemill.search.settle import Ways
 from tidemill.tvr.form import DELTA, Form, Span, Time
 from tidemill.tvr.timeline import Step, Timeline
 
+SMALL_SHARE, SMALL_ROWS = 0.05, 10_000.0
+"""Deleted rows up to which a change is small: as a share of its source, and at least."""
 Measured: TypeAlias = Callable[[Tree, Form], float | None]
 """Rows of a form of a relation of the query, if they are known: of a change, its insertions and deletions together."""
 
@@ -57,7 +61,7 @@ class Space:
     """An explored memo and what extraction needs beside it.
 
     `root` is the view's relation, `now` the moment of the run that is planned; `standing`: the moment at which each
-    state stands that can be read.
+    state stands that can be read; `ways`: what was estimated of costs, the model being that of the planning call.
     """
 
     memo: Memo
@@ -68,6 +72,7 @@ class Space:
     explored: Explored
     now: Time
     standing: Mapping[str, Time]
+    ways: Ways = field(default_factory=Ways)
 
     @property
     def since(self) -> Span:
@@ -102,7 +107,12 @@ def step_of(sources: Mapping[int, SourceChange]) -> Step:
     changed = frozenset(n for n, s in sources.items() if s.changed)
     telling = frozenset(n for n in changed if sources[n].reason is None)
     mixed = frozenset(n for n in telling if sources[n].inserts != 0 and sources[n].deletes != 0)
-    return Step(changed, telling, mixed)
+    return Step(changed, telling, frozenset(n for n in mixed if not (sources[n].direct and _is_small(sources[n]))))
+
+
+def _is_small(source: SourceChange) -> bool:
+    """Whether it costs less to carry along updates of columns that nobody reads than to net the change."""
+    return source.deletes is not None and source.deletes <= max(SMALL_ROWS, SMALL_SHARE * (source.rows or 0.0))
 
 
 def normal_query(query: Query) -> Query:
@@ -188,6 +198,7 @@ def space(
     if kept.held:
         keep_held(memo, root, kept.held)
     compose(memo)
+    push_cuts(memo)
     sizes = Sizes(memo, model, tuple(steps))
     partial = {c.name for c in possible if c.partial is not None and not _of_groups(memo, c.tvr, c.partial)}
     facts, base_rows = estimate(sizes, root, {c.name: c.tvr for c in possible}, kept.rows, partial)

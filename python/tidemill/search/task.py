@@ -16,19 +16,22 @@ from tidemill.search.compaction import Piece, due
 from tidemill.search.costing import CONTENT, HELD
 from tidemill.search.explanation import PlannedPoint
 from tidemill.search.extract import Extractor, reads_the_past
-from tidemill.search.keeping import Prices, worth_keeping
+from tidemill.search.keeping import Prices, Scenario, worth_keeping
 from tidemill.search.models import cost_model
 from tidemill.search.request import PlanRequest
 from tidemill.search.run_plan import states_read
 from tidemill.search.seed import Candidate, answered_from_sources, base, owed_to
 from tidemill.search.settle import Run
-from tidemill.search.space import Followed, Kept, Space, space
+from tidemill.search.space import Followed, Kept, Space, space, written_once
+from tidemill.tvr.form import SNAPSHOT, at
 
 ASSUMED_SHARE = 0.01
 """Share of each source that is taken to change per run when states are chosen at the filling."""
-ASSUMED_ROWS = 1e6
+ASSUMED_ROWS = 1e7
 """Rows that the largest source is taken to have at least when states are chosen, the others in proportion: tables grow,
 states are chosen once. So many has one of which nothing is known."""
+LARGE = 0.1
+"""Share of the largest source's rows from which on a source is large."""
 CYCLES = 10
 """Cycles of expected arrivals that a source is taken to hold at least when states are chosen."""
 NONE_FOLLOWED = Followed()
@@ -78,6 +81,7 @@ class PlanningTask:
         """What earlier runs left."""
         request = self.request
         rows = {name: _rows(pieces) for name, pieces in request.pieces.items()}
+        rows |= {f"{name} segments": _rows(pieces[1:]) for name, pieces in request.pieces.items()}
         for name, count in request.before.items():
             pieces = request.pieces.get(name, ())
             rows |= {f"{name} before": _rows(pieces[:count]), f"{name} since": _rows(pieces[count:])}
@@ -113,6 +117,7 @@ class PlanningTask:
         preferred = prefer or self.request.settings.prefer
         whole_allowed = preferred == RECOMPUTE and self.request.policy == "AUTO"
         answered = answered_from_sources(found.memo, found.now) if past else frozenset()
+        change = found.memo.find(found.change)
 
         def allowed(group: int, e: Expression) -> bool:
             if not past and reads_the_past(e.op):
@@ -121,8 +126,7 @@ class PlanningTask:
                 return False
             if states is not None and isinstance(e.op, StateScan) and e.op.name not in states:
                 return False
-            whole = e.pack == RECOMPUTE and group == found.memo.find(found.change)
-            return whole_allowed or not whole
+            return whole_allowed or e.pack != RECOMPUTE or group != change
 
         return self.choices(found, allowed, preferred, followed)
 
@@ -135,16 +139,27 @@ class PlanningTask:
         return self.choices(found, allowed, None, followed)
 
     def choices(
-        self, found: Space, allowed: Callable[[int, Expression], bool], prefer: str | None, followed: Followed
+        self,
+        found: Space,
+        allowed: Callable[[int, Expression], bool],
+        prefer: str | None,
+        followed: Followed,
     ) -> Extractor:
         runs, written = (Run(found.now),), [(group, 0) for group in followed.written]
         copies = {(copy, 0): (of, 0) for copy, of in followed.copies.items()}
-        return Extractor(found.memo, self.model, found.facts, allowed, prefer, runs, written=written, copies=copies)
+        return Extractor(
+            found.memo, self.model, found.facts, allowed, prefer, runs, written=written, copies=copies, ways=found.ways
+        )
 
-    @property
-    def seeds(self) -> tuple[str, ...]:
+    def able(self, found: Space) -> tuple[str, ...]:
+        """The packs that found a way to compute or to write something; `recompute` always has one."""
+        there = {RECOMPUTE} | {e.pack for group in found.memo.live_groups() for e in group.expressions}
+        there |= {way[1] for tvr in found.memo.tvrs for way in tvr.found if way is not None}
+        return tuple(pack for pack in self.packs if pack in there)
+
+    def seeds(self, found: Space) -> tuple[str, ...]:
         """The packs whose own plans the search starts from, beside the best one of all."""
-        return self.packs if self.request.settings.prefer is None else ()
+        return self.able(found) if self.request.settings.prefer is None else ()
 
     def assembly(self, found: Space, extractor: Extractor) -> Assembly:
         return Assembly(self.request.query, self.model, found, extractor)
@@ -172,15 +187,22 @@ class PlanningTask:
         }
         if not any(change.changed for change in assumed.values()):
             return frozenset()
-        found = self.space([assumed], Kept(None))
-        anew = self.extractor(found, past=False)
-        made = {c.name: base(found.memo, c, found.now) for c in found.candidates}
-        making = {name: anew.cost(group) + self.model.save(anew.rows(group)) for name, group in made.items()}
+        likely = [assumed, *([] if cycle else _large_alone(assumed))]
+        scenarios = [self._scenario(self.space([changes], Kept(None))) for changes in likely]
+        found = scenarios[0].found
+        result = found.memo.form(found.root, at(SNAPSHOT, found.now))
 
-        def choices(states: Collection[str], followed: Followed) -> Extractor:
-            return self.extractor(found, states=states, followed=followed)
+        def filling(kept: Collection[str]) -> float:
+            made = [(c.name, base(found.memo, c, found.now)) for c in found.candidates if c.name in kept]
+            written = written_once(made)
+            anew = self.extractor(found, past=False, followed=written)
+            saving = sum(self.model.save(anew.rows(group)) for group in written.written)
+            return anew.costs(anew.planned([*written.written, result], 0))[0] + saving
 
-        return worth_keeping(found, choices, Prices(making, self.model.save))
+        return worth_keeping(scenarios, Prices(filling, self.model.save), self.budget)
+
+    def _scenario(self, found: Space) -> Scenario:
+        return Scenario(found, lambda states, followed: self.extractor(found, states=states, followed=followed))
 
 
 def may_compact(request: PlanRequest) -> bool:
@@ -202,6 +224,19 @@ def _size(rows: float | None, cycle: tuple[float, float] | None) -> float:
     """Rows that a source is taken to have before it grows: what is there, or what a few cycles leave in it."""
     left = CYCLES * (cycle[0] - cycle[1]) if cycle else 0.0
     return max(ASSUMED_ROWS if rows is None else rows, left, 1.0)
+
+
+def _large_alone(changes: Mapping[int, SourceChange]) -> list[Mapping[int, SourceChange]]:
+    """The same with changes of the large sources alone, if there are small ones that change.
+
+    >>> sizes = {0: 1e6, 1: 2e5, 2: 9e4}
+    >>> (alone,) = _large_alone({n: SourceChange(True, True, rows=rows) for n, rows in sizes.items()})
+    >>> [n for n, source in alone.items() if source.changed]
+    [0, 1]
+    """
+    most = max(s.rows or 0.0 for s in changes.values() if s.changed)
+    small = {n for n, s in changes.items() if s.changed and (s.rows or 0.0) < LARGE * most}
+    return [{n: replace(s, changed=s.changed and n not in small) for n, s in changes.items()}] if small else []
 
 
 def _assumed(

@@ -1,0 +1,162 @@
+"""How many distinct values columns have: what Spark's tables do not say.
+
+Columns that a query equates have the values of the smallest table that one of them is read from: equalities are taken
+to meet keys with foreign keys, and the other columns of that table to depend on its key. Columns that it groups
+by have few values until they are counted, others a share of the rows. Of n values so many rows meet n (1 - e^(-rows/n))
+(Cardenas).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from math import exp, inf, prod
+
+from tidemill.memo.memo import Memo
+from tidemill.plan.expr import Col
+from tidemill.plan.ops import Aggregate, Filter, Join, Op, Project, Scan, Tree, Union
+
+GROUPED = 200.0
+"""Distinct values of a column by which the query groups, as far as is known."""
+GROUP_SHARE = 0.2
+"""Distinct values per row of columns of one table of which nothing is known."""
+
+
+def met(values: float, rows: float) -> float:
+    """How many of so many values so many rows meet.
+
+    >>> round(met(100.0, 5.0)), round(met(100.0, 1000.0)), met(0.0, 5.0)
+    (5, 100, 0.0)
+    """
+    if rows >= 40 * values:
+        return values
+    return rows if values > 1e6 * rows else values * (1.0 - exp(-rows / values))
+
+
+class Distinct:
+    """Distinct values of columns of a memo's query.
+
+    Args:
+        memo: its relations say where columns come from, and which are equated.
+        rows: of each relation that is a scan.
+        measured: rows that aggregates were found to have, by relation: so many values their keys have.
+    """
+
+    def __init__(self, memo: Memo, rows: Mapping[int, float], measured: Mapping[int, float]) -> None:
+        self._memo = memo
+        self._rows = rows
+        self._same: dict[int, int] = {}
+        """Another column with the same values, on the way to the one that stands for all of them."""
+        self._scans: dict[int, frozenset[int]] = {}
+        """Of a column that stands for others: the scans that they are read by."""
+        self._made: dict[int, tuple[frozenset[int], ...]] = {}
+        """Of a computed column: the columns that it is computed of, in each branch of a union."""
+        self._groups: dict[frozenset[int], float] = {}
+        self._found: dict[frozenset[int], float] = {}
+        for tvr in memo.tvrs:
+            op, inputs = tvr.expressions[0]
+            self._read(tvr.number, op, inputs)
+        self._grouped = frozenset(map(self._root, self._keys_below(memo.query.root)))
+        for tvr in memo.tvrs:
+            op, _ = tvr.expressions[0]
+            if isinstance(op, Aggregate) and tvr.number in measured:
+                keys = self._columns(e for _, e in op.keys)
+                self._groups[frozenset(map(self._root, keys))] = measured[tvr.number]
+
+    def number(self, columns: Iterable[int], rows: float = inf) -> float:
+        """How many different combinations of their values so many rows have."""
+        roots = frozenset(map(self._root, columns))
+        if roots not in self._found:
+            self._found[roots] = inf  # what a column says of itself, if it is equated with what it is computed of
+            self._found[roots] = self._groups[roots] if roots in self._groups else self._number(roots)
+        values = self._found[roots]
+        if rows == inf:
+            return values
+        return rows * GROUP_SHARE if values == inf else met(values, rows)
+
+    def equated(self, a: frozenset[int], b: frozenset[int]) -> float | None:
+        """Values of two columns that a join equates; None if one is several columns, or read by no scan."""
+        if len(a) != 1 or len(b) != 1:
+            return None
+        scans = self._scans.get(self._root(*a), frozenset())
+        return self._smallest(scans)[1] if len(scans) > 1 else None
+
+    def _number(self, roots: frozenset[int]) -> float:
+        values: dict[int, float] = {}  # of the columns of a scan together
+        keyed = set()
+        for root in roots:
+            scans = self._scans.get(root, frozenset())
+            if len(scans) > 1:
+                scan, number = self._smallest(scans)
+                values[scan] = number
+                keyed.add(scan)
+        others = 1.0
+        for root in roots:
+            scans = self._scans.get(root, frozenset())
+            if len(scans) == 1 and not scans <= keyed:
+                (scan,) = scans
+                most = max(1.0, GROUP_SHARE * self._rows[scan])
+                values[scan] = min(most, values.get(scan, 1.0) * (GROUPED if root in self._grouped else most))
+            elif not scans and root in self._made:
+                branches = {frozenset(map(self._root, columns)) for columns in self._made[root]}
+                others *= max(1.0, sum(self._share(columns) for columns in branches))
+            elif not scans:
+                return inf
+        return prod(values.values()) * others
+
+    def _share(self, columns: frozenset[int]) -> float:
+        """Values of what is computed of columns."""
+        return min(GROUPED, self.number(columns)) if columns else 1.0
+
+    def _smallest(self, scans: frozenset[int]) -> tuple[int, float]:
+        scan = min(scans, key=lambda s: (self._rows[s], s))
+        return scan, max(1.0, self._rows[scan])
+
+    def _read(self, number: int, op: Op, inputs: tuple[int, ...]) -> None:
+        match op:
+            case Scan(_, columns):
+                self._scans.update({column: frozenset({number}) for column, _ in columns})
+            case Project(columns):
+                for column, expr in columns:
+                    if isinstance(expr, Col):
+                        self._unite(column, expr.id)
+                    else:
+                        self._made[column] = (self._memo.query.columns_of(expr),)
+            case Aggregate(keys, calls):
+                self._read(number, Project(keys), inputs)
+                grouped = self._columns(e for _, e in keys)
+                self._made.update({column: (grouped,) for column, _ in calls})
+            case Union(columns, branches):
+                self._made.update(
+                    {column: tuple(frozenset({b[i]}) for b in branches) for i, column in enumerate(columns)}
+                )
+            case Join(condition=condition) | Filter(condition):
+                for info in map(self._memo.query.info, condition):
+                    if info is not None and info.equal is not None:
+                        sides = [self._memo.query.columns_of(e) for e in (info.equal.left, info.equal.right)]
+                        if all(len(side) == 1 for side in sides):
+                            self._unite(*(column for side in sides for column in side))
+            case _:
+                pass
+
+    def _keys_below(self, tree: Tree) -> Iterator[int]:
+        if isinstance(tree.op, Aggregate):
+            yield from self._columns(e for _, e in tree.op.keys)
+        for below in tree.inputs:
+            yield from self._keys_below(below)
+
+    def _columns(self, exprs: Iterable[object]) -> frozenset[int]:
+        return frozenset().union(*(self._memo.query.columns_of(e) for e in exprs))  # type: ignore[arg-type]
+
+    def _unite(self, a: int, b: int) -> None:
+        a, b = self._root(a), self._root(b)
+        if a == b:
+            return
+        self._same[a] = b
+        self._scans[b] = self._scans.pop(a, frozenset()) | self._scans.get(b, frozenset())
+        if a in self._made:
+            self._made.setdefault(b, self._made.pop(a))
+
+    def _root(self, column: int) -> int:
+        while column in self._same:
+            column = self._same[column]
+        return column

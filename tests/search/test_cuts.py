@@ -1,0 +1,108 @@
+"""Rows of some keys: asked for below what computes them, and told by the change where they are from before it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.maintain import Mode, View
+from tests.search.test_cases import SOURCES, VIEWS, T, U, W, maintained, plan
+from tidemill.plan.change import SourceChange
+from tidemill.plan.parse import parse_query
+from tidemill.search import cuts
+from tidemill.search.planner import plan_run
+from tidemill.search.request import PlanRequest
+from tidemill.search.run_plan import ExplainedPlan
+from tidemill.settings import PlannerSettings
+
+
+def nodes(step: Mapping[str, Any], *above: str) -> Iterator[tuple[Mapping[str, Any], tuple[str, ...]]]:
+    """Each node of a step with the operators above it, the nearest one first."""
+    yield step, above
+    for below in step.get("inputs", ()):
+        yield from nodes(below, step["op"] + (f" {step['kind']}" if "kind" in step else ""), *above)
+
+
+def read(found: ExplainedPlan) -> Counter[tuple[int, int]]:
+    """How often each source is read at each moment."""
+    every = (node for step in found.steps for node, _ in nodes(step.plan))
+    return Counter((node["source"], node["at"]) for node in every if node["op"] == "scan")
+
+
+def refreshed(text: str) -> ExplainedPlan:
+    """The plan of a run by affected keys that finds no state, where little of large sources has changed."""
+    change = SourceChange(True, True, rows=1e8, bytes=1e10, inserts=500, deletes=500, direct=True)
+    query = parse_query(SOURCES + text)
+    request = PlanRequest(
+        query,
+        "STRICT",
+        dict.fromkeys(query.sources, change),
+        frozenset(),
+        first=False,
+        full_reason=None,
+        settings=PlannerSettings(prefer="affected"),
+    )
+    filling = plan_run(replace(request, first=True))
+    return plan_run(replace(request, chosen=filling.chosen))
+
+
+@pytest.mark.parametrize("name", ["semi join", "anti join", "existence join", "left join", "full join, null-safe"])
+def test_one_reading_serves_both_moments(name: str) -> None:
+    found = refreshed(VIEWS[name])
+    assert "affected" in found.methods
+    assert read(found) == {(0, 1): 1, (1, 1): 1}
+
+
+SUMS = "aggregate keys=[#9 := #3] calls=[#12 := min(#4)]"
+BELOW = {
+    "a join of joins": VIEWS["anti join of semi joins"].replace("(#1 = #7)", "(#0 = #6)"),
+    "groups": plan("join left [(#0 = #9)]", T, plan(SUMS, U)),
+    "groups above groups": plan(
+        "join left [(#6 = #20)]",
+        W,
+        plan("aggregate keys=[#20 := #9] calls=[#21 := max(#12)]", plan(SUMS, U)),
+    ),
+    "a union": plan("join left [(#6 = #9)]", W, plan("union [#9, #10] from=[[#0, #1], [#4, #3]]", T, U)),
+    "an inner join": plan("join anti [(#0 = #6)]", plan("join inner [(#0 = #3), (#1 < #4)]", T, U), W),
+    "partitions": plan("join left [(#6 = #0)]", W, VIEWS["partitions"]),
+}
+
+
+@pytest.mark.parametrize("name", BELOW)
+def test_keys_are_asked_for_where_rows_are_read(name: str) -> None:
+    """No operator but those that Spark has at a scan stands between it and the keys."""
+    found = refreshed(BELOW[name])
+    for step in found.steps:
+        for node, above in nodes(step.plan):
+            if node["op"] == "scan":
+                nearest = next(word for word in above if word not in {"project", "filter"})
+                assert nearest in {"join semi", "join inner"}, (step.name, above)  # inner: with a change
+
+
+@pytest.mark.parametrize("nulls", ["=", "<=>"])
+def test_rows_without_a_key_are_kept_where_they_count(nulls: str) -> None:
+    """NULL is a key of the side that is padded, and of both where it is equal to itself."""
+    text = SOURCES + plan(f"join left [(#0 {nulls} #3)]", T, U)
+    rows = [{"a": a, "b": 1, "x": 0.0} for a in (None, 1, 2)]
+    view = View(text, {0: rows, 1: rows, 2: []}, Mode(prefer="affected", keep=0.0))
+    for change in ({1: [(rows[0], -1)]}, {0: [(rows[0], -1)]}, {0: [(rows[0], 1)], 1: [(rows[0], 1)]}):
+        view.refresh(change)  # compared with its query
+
+
+def test_plans_drawn_by_chance_use_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The differential suite shakes costs; so it meets what is found here in every kind of view."""
+    used: Counter[str] = Counter()
+
+    def noted(self: View, found: ExplainedPlan, execute: Any = View._execute) -> None:
+        used.update(type(u.expression.op).__name__ for u in found.explanation.used if u.expression.rule == cuts.RULE)
+        execute(self, found)
+
+    monkeypatch.setattr(View, "_execute", noted)
+    for name in ("anti join of semi joins", "sums joined", "left join over an inner join", "having"):
+        for seed in range(6):
+            maintained(VIEWS[name], Mode(prefer="affected", shake=seed), seed, 3)
+    assert {"KeyFilter", "Join", "Aggregate", "Less"} <= used.keys()

@@ -1,0 +1,83 @@
+"""Which states are kept: none better among all there are to choose from; what it costs to bring them up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import combinations
+from textwrap import indent
+from unittest import mock
+
+import pytest
+
+from cost_model.default import MODEL
+from tidemill.plan.change import SourceChange
+from tidemill.plan.ops import Scan
+from tidemill.plan.parse import parse_query
+from tidemill.rule.engine import Budget
+from tidemill.rule.registry import load_rules
+from tidemill.search import keeping, task
+from tidemill.search.extract import Extractor
+from tidemill.search.keeping import Prices, Scenario
+from tidemill.search.planner import plan_run
+from tidemill.search.request import PlanRequest
+from tidemill.search.space import Kept, normal_query, space
+from tidemill.tvr.form import SNAPSHOT, at
+
+ROWS = {0: 1_500_000, 1: 6_000_000, 2: 150_000}
+SOURCES = f"""\
+source 0 orders [k: long, c: long, d: long] rows={ROWS[0]}
+source 1 lines [k: long, x: long, y: long] rows={ROWS[1]}
+source 2 customers [c: long, n: string] rows={ROWS[2]}
+"""
+
+
+def over(operator: str, *inputs: str) -> str:
+    return "\n".join([operator, *(indent(i, "  ") for i in inputs)])
+
+
+ORDERS = over("filter [(#2 < 3), (#1 < 3)]", "scan 0 [#0 := k, #1 := c, #2 := d]")
+LINES = over("filter [(#5 > 4)]", "scan 1 [#3 := k, #4 := x, #5 := y]")
+CUSTOMERS = "scan 2 [#6 := c, #7 := n]"
+ALL = "join inner [(#0 = #3), (#1 = #6)]"
+GROUPS = "aggregate keys=[#9 := #0] calls=[#10 := sum(#4)]"
+QUERIES = {
+    "with lines": over(
+        GROUPS.replace("sum(#4)", "count(*)").replace("#0", "#2"), over("join semi [(#0 = #3)]", ORDERS, LINES)
+    ),
+    "some customers": over(GROUPS, over(ALL, ORDERS, LINES, over("filter [(#7 = 3)]", CUSTOMERS))),
+}
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=list(QUERIES))
+def test_no_other_states_are_better(query: str) -> None:
+    tried: list[tuple[Sequence[Scenario], Prices, Collection[str]]] = []
+
+    def recorded(scenarios: Sequence[Scenario], prices: Prices, budget: Budget) -> frozenset[str]:
+        kept = keeping.worth_keeping(scenarios, prices, budget)
+        tried.append((scenarios, prices, kept))
+        return kept
+
+    parsed = parse_query(SOURCES + query)
+    sources = {n: SourceChange(changed=True, old_readable=True, rows=ROWS[n]) for n in parsed.sources}
+    with mock.patch.object(task, "worth_keeping", recorded):
+        first = PlanRequest(parsed, "AUTO", sources, states=frozenset(), first=True, full_reason=None)
+        assert plan_run(first).states
+    ((scenarios, prices, kept),) = tried
+    names = sorted({c.name for c in scenarios[0].found.candidates})
+    every = [frozenset(some) for number in range(len(names) + 1) for some in combinations(names, number)]
+    assert kept == min(every, key=lambda some: keeping._cost(scenarios, prices, some))
+
+
+def test_a_state_is_brought_up_to_date_for_what_has_changed() -> None:
+    """Of a million rows and a thousand changed ones, those alone are grouped."""
+    parsed = normal_query(parse_query(SOURCES + over(ALL, ORDERS, LINES, CUSTOMERS)))
+    change = SourceChange(changed=True, old_readable=True, rows=6e6, inserts=500, deletes=500)
+    found = space(parsed, [dict.fromkeys(parsed.sources, change)], 1, load_rules(), MODEL, Budget(), Kept(None))
+    extractor = Extractor(found.memo, MODEL, found.facts, lambda _g, e: not isinstance(e.op, Scan))
+    rows = [c for c in found.candidates if c.partial is None and found.facts.sizes[c.tvr] > 1e6]
+    assert rows
+    for c in rows:
+        size, columns = found.facts.sizes[c.tvr], len(found.memo.tvrs[c.tvr].props.columns)
+        new = found.memo.group(found.memo.form(c.tvr, at(SNAPSHOT, found.now)))
+        (merged,) = [e.inputs[0] for e in new.expressions if e.rule == "merge_delta"]
+        assert extractor.cost(merged) < MODEL._grouping(size, 0, columns)
