@@ -220,6 +220,26 @@ def test_a_location_is_attached_again(
     )
 
 
+def test_a_location_is_attached_under_another_text(
+    spark: SparkSession, events: str, tmp_path: Path, oracle: Oracle
+) -> None:
+    """The same query in other words, whose own columns have other names than those of the first text."""
+    clauses = f"LOCATION '{tmp_path}/v' SCHEDULE (ON DEMAND) REFRESH POLICY STRICT"
+    spark.sql(f"CREATE INCREMENTAL VIEW v (a, b) {clauses} AS SELECT k AS p, v FROM events")
+    spark.sql("DROP INCREMENTAL VIEW v")
+    query = "SELECT k AS q, v FROM events"
+    spark.sql(f"CREATE INCREMENTAL VIEW v (a, b) COMMENT 'new' {clauses} AS {query}")
+    spark.sql("INSERT INTO events VALUES (1, 1, 'a')")
+    row = refresh(spark, "v")
+    assert (row.run, row.kind) == (1, "INCREMENTAL")
+    oracle("v", query)
+    assert query in show_create(spark)
+    # What the first statement did not say is as the last one that did.
+    spark.sql("DROP INCREMENTAL VIEW v")
+    spark.sql(f"CREATE INCREMENTAL VIEW v (a, b) {clauses} AS {query}")
+    assert spark.catalog.getTable("v").description == "new"
+
+
 @contextmanager
 def before(step: str, action: Callable[[], None]) -> Iterator[None]:
     """`action` comes before the content is published, or the catalog altered; if it raises, nothing follows."""

@@ -128,6 +128,6 @@ def test_a_delta_that_takes_what_is_not_there_fails(monkeypatch: pytest.MonkeyPa
 
     execution = Lying(None, 1, "v", 1, Work())  # type: ignore[arg-type]  # nothing is run
     file = {"path": "file:/a/part-0", "bytes": 10, "modified": 0}
-    delta = apply.Delta((file,), 0, 2)
+    delta = apply.Delta((file,), 0, 2, "_n")
     with pytest.raises(TidemillError, match="removes 2 row values"):
         apply.apply_delta(execution, [apply.ResultColumn("v", "integer")], None, [file], delta, "file:/a")

@@ -128,6 +128,51 @@ def test_another_refresh_of_an_upstream_in_between_is_not_seen(
     oracle("both", EXPANDED)
 
 
+ANOTHER = "SELECT k, x FROM t WHERE x > 60"
+
+
+@pytest.mark.slow
+def test_an_upstream_gets_another_query_in_between(
+    spark: SparkSession, diamond: str, oracle: Oracle, refresh: Refresh, between: Callable[..., None]
+) -> None:
+    spark.sql("INSERT INTO t VALUES (1, 70), (2, 70)")
+    between(2, lambda: spark.sql(f"ALTER INCREMENTAL VIEW big AS {ANOTHER}"))
+    refresh("both", "CASCADE")
+    oracle("both", EXPANDED)
+    assert verified(spark, "both")
+    refresh("both")
+    oracle("both", EXPANDED.replace(BIG, ANOTHER))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("later", [0, 1, 2])
+def test_an_upstream_is_made_anew_in_between(
+    spark: SparkSession,
+    diamond: str,
+    oracle: Oracle,
+    refresh: Refresh,
+    fails: Fails,
+    between: Callable[..., None],
+    later: int,
+) -> None:
+    """What was pinned is gone, whatever lies there now."""
+
+    def anew() -> None:
+        spark.sql("DROP INCREMENTAL VIEW big")
+        create(spark, "big", ANOTHER)
+        for _ in range(later):
+            refresh("big", "FULL")
+
+    spark.sql("INSERT INTO t VALUES (1, 70), (2, 70)")
+    between(2, anew)
+    fails("REFRESH INCREMENTAL VIEW both CASCADE", "TIDEMILL_SOURCE_DISTURBED")
+    assert len(runs_of(spark, "by_k")) == 1
+    assert runs_of(spark, "both") == []
+    row = refresh("both", "CASCADE")
+    assert (row.kind, row.reason.split(":")[0]) == ("FULL", "SOURCE_REPLACED")
+    oracle("both", EXPANDED.replace(BIG, ANOTHER))
+
+
 @pytest.mark.slow
 def test_a_base_table_read_along_two_ways(
     spark: SparkSession, table: str, oracle: Oracle, refresh: Refresh, between: Callable[..., None]

@@ -30,7 +30,9 @@ def test_the_running_example(spark: SparkSession, sales: str, oracle: Oracle, re
     assert spark.sql("VERIFY INCREMENTAL VIEW summary").collect() == [Row(matches=True, missing=0, unexpected=0)]
 
 
-@pytest.mark.parametrize("policy", ["AUTO", "INCREMENTAL", "STRICT", "FULL"])
+@pytest.mark.parametrize(
+    "policy", ["AUTO", "STRICT", *(pytest.param(p, marks=pytest.mark.slow) for p in ("INCREMENTAL", "FULL"))]
+)
 def test_inserts_deletes_updates_and_merges(
     spark: SparkSession, sales: str, oracle: Oracle, refresh: Refresh, policy: str
 ) -> None:

@@ -260,7 +260,7 @@ def test_of_two_states_the_damaged_one_alone_is_made_anew(
     ("query", "another", "forms"),
     [
         (BY_KEY, f"SELECT k AS renamed, s + n AS more FROM ({BY_KEY})", ["attribute"]),
-        (TOP.format(2), TOP.format(3), ["attribute", "snapshot"]),
+        (TOP.format(2), TOP.format(3), ["snapshot"]),
     ],
 )
 def test_another_query_reads_the_states_where_they_are(

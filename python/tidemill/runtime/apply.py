@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from tidemill.errors import TidemillError
 from tidemill.runtime import wire
 from tidemill.runtime.execution import Execution, Written
-from tidemill.runtime.wire import COUNT, Ids, Node
+from tidemill.runtime.wire import Ids, Node
 
 MEBIBYTE = 1 << 20
 # Below this size rewriting everything (one job) is as cheap as finding the touched files first (two jobs): a read of
@@ -40,11 +40,12 @@ class ResultColumn:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """The staged signed delta of a run: its files (the view's columns and `_n`), and its net inserts and deletes."""
+    """The staged signed delta of a run: its files, its net inserts and deletes, and the name of its signed counts."""
 
     files: tuple[File, ...]
     inserts: int
     deletes: int
+    count: str
 
     @property
     def bytes(self) -> int:
@@ -142,7 +143,7 @@ def _candidates(
     own = [c for name in partitions for c in columns if c.name == name]
     read, texts, count, left = ids.fresh(len(own)), ids.fresh(len(own)), ids.one(), ids.one()
     keys = [(t, wire.partition_text(c)) for t, c in zip(texts, read, strict=True)]
-    plan = wire.aggregate(keys, [(left, wire.fn("min", wire.col(count)))], _leaf(delta.files, read, own, count))
+    plan = wire.aggregate(keys, [(left, wire.fn("min", wire.col(count)))], _signed(delta, read, own, count))
     named = [*((t, f"p{i}") for i, t in enumerate(texts)), (left, "left")]
     rows = execution.rows(plan, named, step="find touched partitions")
     found = {tuple(row[:-1]): int(row[-1]) < 0 for row in rows}
@@ -160,9 +161,12 @@ def _usable(keys: Sequence[str] | None, columns: Sequence[ResultColumn]) -> tupl
     return tuple(keys) if all(wire.plain(0, types[k]) for k in keys) else None
 
 
-def _leaf(files: Sequence[File], ids: Sequence[int], columns: Sequence[ResultColumn], count: int | None = None) -> Node:
-    fields: list[tuple[int, str, wire.Type]] = [(i, c.name, c.type) for i, c in zip(ids, columns, strict=True)]
-    return wire.files(files, fields + ([(count, COUNT, "long")] if count is not None else []))
+def _leaf(files: Sequence[File], ids: Sequence[int], columns: Sequence[ResultColumn]) -> Node:
+    return wire.files(files, [(i, c.name, c.type) for i, c in zip(ids, columns, strict=True)])
+
+
+def _signed(delta: Delta, ids: Sequence[int], columns: Sequence[ResultColumn], count: int) -> Node:
+    return _leaf(delta.files, (*ids, count), (*columns, ResultColumn(delta.count, "long")))
 
 
 def _touched(
@@ -179,7 +183,7 @@ def _touched(
     path, count, found = ids.one(), ids.one(), ids.one()
     rows = wire.files(live, [(i, c.name, c.type) for i, c in zip(left, compared, strict=True)], path)
     # Only rows that leave are looked for: an insert of a row value that is there already needs no rewriting.
-    leaving = wire.where(_leaf(delta.files, right, compared, count), wire.fn("<", wire.col(count), wire.long(0)))
+    leaving = wire.where(_signed(delta, right, compared, count), wire.fn("<", wire.col(count), wire.long(0)))
     held = wire.join("semi", rows, leaving, _same(left, right, compared))
     plan = wire.aggregate([(found, wire.col(path))], [], held)
     names = {_tail(str(row[0])) for row in execution.rows(plan, [(found, "path")], step="find touched files")}
@@ -212,7 +216,7 @@ def _rewrite(
     count = ids.one()
     check = False
     if not touched:
-        plan = wire.replicate(wire.col(count), _leaf(delta.files, out, columns, count))
+        plan = wire.replicate(wire.col(count), _signed(delta, out, columns, count))
         # In a bag that is too big to look through, deletes always touch a file; so only inserts arrive here.
         check = delta.deletes > 0
     elif keys is not None:
@@ -269,7 +273,7 @@ def _replace_by_key(
     keyed = [c for c in columns if c.name in keys]
     at = [old[i] for i, c in enumerate(columns) if c.name in keys]
     kept = wire.join("anti", _leaf(touched, old, columns), _leaf(delta.files, gone, keyed), _same(at, gone, keyed))
-    added = wire.where(_leaf(delta.files, new, columns, count), wire.fn(">", wire.col(count), wire.long(0)))
+    added = wire.where(_signed(delta, new, columns, count), wire.fn(">", wire.col(count), wire.long(0)))
     return wire.union(out, (old, kept), (new, added))
 
 
@@ -280,7 +284,7 @@ def _final_counts(
     old, new, both = ids.fresh(len(columns)), ids.fresh(len(columns)), ids.fresh(len(columns))
     one, signed, n = ids.one(), ids.one(), ids.one()
     present = wire.project([*((i, wire.col(i)) for i in old), (one, wire.long(1))], _leaf(touched, old, columns))
-    rows = wire.union([*both, n], ([*old, one], present), ([*new, signed], _leaf(delta.files, new, columns, signed)))
+    rows = wire.union([*both, n], ([*old, one], present), ([*new, signed], _signed(delta, new, columns, signed)))
     keys, values = [], [(count, wire.fn("sum", wire.col(n)))]
     for produced, column, c in zip(out, both, columns, strict=True):
         if wire.plain(column, c.type):

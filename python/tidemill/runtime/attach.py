@@ -14,7 +14,16 @@ from tidemill.runtime.draft import Draft, drafted
 from tidemill.runtime.files import Files, child
 from tidemill.runtime.running import Occasion
 from tidemill.runtime.views import View
-from tidemill.sql.statements import Action, Create, SetComment, SetExpect, SetPolicy, SetProperties, SetSchedule
+from tidemill.sql.statements import (
+    Action,
+    Attached,
+    Create,
+    SetComment,
+    SetExpect,
+    SetPolicy,
+    SetProperties,
+    SetSchedule,
+)
 
 
 def attach(
@@ -45,8 +54,10 @@ def attach(
             raise TidemillError("TIDEMILL_LOCATION_MISMATCH", {"location": location, "reason": reason})
         warnings += draft.warnings(jvm)
         view.result.check()
+        view = _amended(view, draft)
         if view.head is None and not statement.deferred:
             _fill(jvm, view, draft)
+        create = view.definition.create
         kept = {catalog.KEEP_FILES: "true"} if statement.location is not None else {}
         catalog.create_entry(
             jvm,
@@ -55,15 +66,22 @@ def attach(
             view.definition.schema,
             view.definition.id,
             view.definition.format,
-            {**dict(statement.properties), **kept},
-            statement.comment,
+            {**dict(create.properties), **kept},
+            create.comment,
         )
-        for action in _amendments(view, draft):
-            views.amend(view, action)
         view.publish_if_behind()
         if view.head is not None:
             leases.take(view, draft.document["sources"], view.head)
     return True
+
+
+def _amended(view: View, draft: Draft) -> View:
+    """The view as the statement has it: before the catalog has it, for then the statement cannot be said again."""
+    for action in _amendments(view, draft):
+        views.amend(view, action)
+    now = views.at_location(view.files, view.location, view.definition.name)
+    assert now is not None, view.location
+    return now
 
 
 def _fill(jvm: Jvm, view: View, draft: Draft) -> None:
@@ -100,13 +118,18 @@ def _difference(view: View, draft: Draft) -> str | None:
 
 def _amendments(view: View, draft: Draft) -> list[Action]:
     """What the statement says otherwise than the view."""
-    old, new = view.definition.create, draft.statement
-    expect = moved(new.expect, draft.captured["namespace"], view.definition.namespace)
+    definition, old, new = view.definition, view.definition.create, draft.statement
+    current, namespace = draft.captured["catalog"], tuple(draft.captured["namespace"])
+    expect = moved(old.expect, definition.namespace, namespace)
     found: list[Action] = []
+    attached = Attached(str(new.query), draft.query_columns, current, namespace, expect)
+    known = (definition.query.split(), definition.query_columns, definition.catalog, definition.namespace)
+    if known != (attached.query.split(), attached.query_columns, attached.catalog, attached.namespace):
+        found.append(attached)  # the place of the first may not be there any more
     if old.schedule != new.schedule:
         found.append(SetSchedule(new.schedule))
-    if old.expect != expect:
-        found.append(SetExpect(expect, view.head.run if view.head is not None else None))
+    if expect != new.expect:
+        found.append(SetExpect(new.expect, view.head.run if view.head is not None else None))
     if old.policy != new.policy:
         found.append(SetPolicy(new.policy))
     if new.comment is not None and old.comment != new.comment:

@@ -46,13 +46,14 @@ class Binder:
             case "changes":
                 return self._changes(node)
             case "state":
-                pieces = self.states.get(node["name"], ())[node.get("first", 0) :]
+                pieces = self.states.get(node["name"], ())
                 before = self.before.get(node["name"])
                 match node.get("part"):
                     case "before":
                         pieces = pieces[:before]
                     case "since":
                         pieces = pieces[len(pieces) if before is None else before :]
+                pieces = pieces[node.get("first", 0) : node.get("end")]
                 return self._files(node, [file for piece in pieces for file in piece])
             case "staged":
                 return self._files(node, self.staged[node["step"]])

@@ -3,23 +3,25 @@
 The truth about a view lies under its location; the catalog entry only points there (design 9a.8). Definitions are
 numbered from 0, each a file of its own that never changes: `_tidemill/view.json`, then
 `_tidemill/definition/<number>.json`. Which one counts is said by the newest entry of the log, so that a query and its
-content change in one commit. Amendments (schedule, policy, comment, properties, suspended) are the actions of ALTER,
-one file each, `_tidemill/amendments/<number>.json`; they apply in the order of their numbers to the definition that is
-in force, except those that it had already taken in when it was made.
+content change in one commit. Amendments (schedule, policy, comment, properties, suspended; where an attached view
+reads its query now) are the actions of ALTER, one file each, `_tidemill/amendments/<number>.json`; they apply in the
+order of their numbers to the definition that is in force, except those that it had already taken in when it was made.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tidemill.runtime.arrivals import Rows, expectations, per_cycle
 from tidemill.runtime.files import numbered
 from tidemill.runtime.wire import Type
+from tidemill.sql.codec import from_json
 from tidemill.sql.statements import (
     Action,
+    Attached,
     Create,
     Expectation,
     Resume,
@@ -30,7 +32,6 @@ from tidemill.sql.statements import (
     SetSchedule,
     Suspend,
     UnsetProperties,
-    from_json,
 )
 
 FORMAT = 1
@@ -144,6 +145,20 @@ class Definition:
         said = [a for a in self.amendments if isinstance(a, SetExpect)]
         return None if not said else -1 if said[-1].run is None else said[-1].run
 
+    def amended_by(self, actions: Sequence[Action]) -> Definition:
+        """With all amendments that apply to it."""
+        now = replace(self, amendments=tuple(actions))
+        for action in actions:
+            if isinstance(action, Attached):
+                now = replace(
+                    now,
+                    query=action.query,
+                    query_columns=action.query_columns,
+                    catalog=action.catalog,
+                    namespace=action.namespace,
+                )
+        return now
+
     @property
     def file(self) -> str:
         """The definition's file, below the location."""
@@ -198,6 +213,8 @@ def amended(create: Create, action: Action) -> Create:
             return replace(create, schedule=schedule)
         case SetExpect(expect):
             return replace(create, expect=expect)
+        case Attached(query, _, _, _, expect):
+            return replace(create, query=query, expect=expect)
         case SetPolicy(policy):
             return replace(create, policy=policy)
         case SetComment(comment):

@@ -16,7 +16,8 @@ from tidemill.runtime.refresh import refresh
 from tidemill.runtime.show import show_create, show_refreshes, show_views
 from tidemill.runtime.vacuum import vacuum
 from tidemill.runtime.verify import verify
-from tidemill.sql.statements import Statement, from_json
+from tidemill.sql.codec import from_json
+from tidemill.sql.statements import Statement
 
 Rows = list[list[Any]]
 

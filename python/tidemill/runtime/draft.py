@@ -13,8 +13,9 @@ from tidemill.errors import TidemillError
 from tidemill.runtime import analysis, arrivals, graph, sessions, wire
 from tidemill.runtime.definition import ViewColumn
 from tidemill.runtime.foresight import foreseen
+from tidemill.sql.codec import to_json
 from tidemill.sql.not_yet import not_in_effect
-from tidemill.sql.statements import Create, to_json
+from tidemill.sql.statements import Create
 
 CASE_SENSITIVE = "spark.sql.caseSensitive"
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tidemill.bridge.jvm import Jvm, JvmFailure
+from tidemill.plan.query import count_field
 from tidemill.runtime import leases, metrics, sessions, wire, writers
 from tidemill.runtime.apply import Delta, ResultColumn, apply_delta, partition_ids
 from tidemill.runtime.arrivals import Arrived
@@ -21,7 +23,6 @@ from tidemill.runtime.record import File, Record, StoredPiece, StoredState
 from tidemill.runtime.situation import Situation
 from tidemill.runtime.stage import Stage
 from tidemill.runtime.views import Lost, View
-from tidemill.runtime.wire import COUNT
 from tidemill.search.run_plan import RunPlan, StateSpec, Step
 from tidemill.sources.registry import check_undisturbed
 
@@ -84,6 +85,8 @@ def run(
         except JvmFailure as failure:
             found = lost | view.damaged(failure)
             if found == lost:
+                with suppress(JvmFailure):  # of a source that is gone
+                    _check_undisturbed(jvm, view, situation)  # it may be why
                 raise
             lost = found
 
@@ -93,8 +96,7 @@ def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion
     with writers.writing(view.files, view.location), Stage(view.files, view.location, number) as stage:
         executed = _carried_out(jvm, view, situation, plan, stage, number, work)
         record = (_held_back if plan.kind == "PARTIAL" else _with_output)(executed, occasion)
-        entries = {n: s.entry for n, s in situation.query.sources.items()}
-        check_undisturbed(jvm, view.definition.qualified, [*entries.values()], [situation.new[n] for n in entries])
+        _check_undisturbed(jvm, view, situation)
         try:
             view.log.commit(record)
         except UndecidedError:
@@ -103,6 +105,11 @@ def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion
         stage.keep()
     leases.take(view, (s.entry for s in situation.query.sources.values()), record)
     return record
+
+
+def _check_undisturbed(jvm: Jvm, view: View, situation: Situation) -> None:
+    entries = {n: s.entry for n, s in situation.query.sources.items()}
+    check_undisturbed(jvm, view.definition.qualified, [*entries.values()], [situation.new[n] for n in entries])
 
 
 def run_without_output(view: View, situation: Situation, occasion: Occasion) -> Record:
@@ -273,7 +280,7 @@ def _with_output(run: _Executed, occasion: Occasion) -> Record:
         assert head is not None, "a first run writes the whole result"
         rows_out = metrics.net(outcome.delta, "delta")
         rows = None if head.rows is None else head.rows + rows_out.inserts - rows_out.deletes
-        delta = Delta(outcome.delta.files, rows_out.inserts, rows_out.deletes)
+        delta = Delta(outcome.delta.files, rows_out.inserts, rows_out.deletes, count_field(c.name for c in columns))
         keys = plan.keys if plan.keys and head.keys and set(plan.keys) == set(head.keys) else None
         content = _rows(head.files) if head.rows is None else head.rows
         sessions.fit(run.execution.jvm, 0.0, rows_out.inserts + rows_out.deletes + content)
@@ -349,7 +356,7 @@ def _written(execution: Execution, binder: Binder, step: Step, stage: Stage, par
             path = stage.shared()
         case _:
             path = stage.delta()
-            count = next(c for c, name in columns if name == COUNT)
+            count, _ = columns[-1]
             plan = wire.observe("delta", wire.signed_counts(count), plan)
     written = execution.write(plan, path, columns, step=step.name, partitions=parted)
     binder.staged[step.name] = written.files

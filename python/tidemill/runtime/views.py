@@ -20,7 +20,8 @@ from tidemill.runtime.record import File, Record, arrived_of
 from tidemill.runtime.results import Result, result_of
 from tidemill.search.costing import HELD
 from tidemill.search.past import LEAST, NOTHING_PAST, Past, PastRun
-from tidemill.sql.statements import Action, action_from_json, to_json
+from tidemill.sql.codec import action_from_json, to_json
+from tidemill.sql.statements import Action
 
 RUNS_WEIGHED = 16
 """Runs whose cost is set against what was estimated for them."""
@@ -249,11 +250,8 @@ def at_location(files: Files, location: str, name: Sequence[str] | None = None) 
         raise FileNotFoundError(f"{child(location, definition_file(number))}, which run {head and head.run} refers to")
     definition = Definition.from_json(text, location)
     found = _amendments(files, location)
-    definition = replace(
-        definition,
-        name=tuple(name) if name else definition.name,
-        amendments=tuple(action for number, action in found if number > definition.takes_in),
-    )
+    definition = replace(definition, name=tuple(name) if name else definition.name)
+    definition = definition.amended_by([action for number, action in found if number > definition.takes_in])
     view = View(definition, files, head)
     view.log = log  # it knows what the entry of `head` keeps beside
     return view

@@ -18,7 +18,6 @@ Node = dict[str, Any]
 Expr = dict[str, Any]
 Type = Any  # DataType.json, parsed: a name, or an object for array, struct and map
 
-COUNT = "_n"
 FIRST_OWN_COLUMN = 1_000_000
 
 
