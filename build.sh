@@ -36,7 +36,7 @@ setup() { environment; jar; }
 
 demo() { setup; python -m examples.demo "$@"; }
 
-test() { setup; python -m pytest -m "not slow" "$@"; }
+test() { setup; python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow" "$@"; }
 
 check() {
   environment

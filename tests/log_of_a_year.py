@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from urllib.parse import unquote
 
+from tidemill.runtime import publish
 from tidemill.runtime.log import SPAN
 
 
@@ -38,3 +39,15 @@ def grow(location: str, runs: int, vacuumed: bool = False) -> None:
     # what Hadoop's checksum of the hint was is no longer true
     (folder / ".newest.crc").unlink(missing_ok=True)
     (folder / "newest").write_text(str(runs - 1))
+    _publish(root.parent, runs)
+
+
+def _publish(location: Path, runs: int) -> None:
+    """What plain readers see is the last run, under its number."""
+    manifests = sorted((location / publish.FOLDER).glob("*.compact"), key=lambda path: int(path.stem))
+    if manifests:
+        text = manifests[-1].read_text()
+        for path in (location / publish.FOLDER).iterdir():
+            path.unlink()
+        for run in range(runs - publish.KEPT, runs):
+            (location / publish.FOLDER / f"{run}.compact").write_text(text)

@@ -115,6 +115,7 @@ class View:
         self.result: list[Record] = []
         self.kinds: list[str] = []
         self.first = True
+        self.chosen: frozenset[str] | None = None
         self.lost: frozenset[str] = frozenset()
         self.refill: str | None = None
         request = self._request(first=True)
@@ -218,10 +219,21 @@ class View:
                 rows=STATISTICS,
                 inserts=float(sum(c > 0 for _, c in feed)),
                 deletes=float(sum(c < 0 for _, c in feed)),
+                direct=self._is_direct(n, [f for f in feeds if n in f]),
                 reason=None if telling else "FILES_REWRITTEN",
             )
 
         return {n: source(n) for n in self.query.sources}
+
+    def _is_direct(self, source: int, feeds: Sequence[Changes]) -> bool:
+        """Whether one feed says it all, and deletes only what was there before."""
+        if len(feeds) != 1:
+            return False
+        moment = next((i for i, feed in enumerate(self.feeds) if feed is feeds[0]), -1)
+        there, deleted = Counter(tuple(r.items()) for r in self.line[moment][source]), Counter[Row]()
+        for record, n in feeds[0][source]:
+            deleted[tuple(record.items())] += max(0, -n)
+        return deleted <= there
 
     def _measured(self, expected: Changes) -> Measured:
         line = [*self.line, self._after(expected)]
@@ -268,7 +280,7 @@ class View:
             full_reason=None,
             settings=settings,
             lost=self.lost,
-            chosen=frozenset() if anew else None,
+            chosen=frozenset() if anew else self.chosen,
             refill=self.refill,
             pieces={n: [piece] * len(kept) for n, kept in self.states.items()},
             between=tuple(self._sources([feed]) for feed in self.feeds) if len(self.feeds) > 1 else (),
@@ -375,6 +387,7 @@ class View:
             return
         self._begin_anew({})
         self.result = result
+        self.chosen = plan.chosen
         read = self.first or changed & _sources(self.query.root)
         self.kinds.append(plan.kind if read else "NO_DATA")  # what the runtime would not even plan
         self.first = False

@@ -88,10 +88,11 @@ class _Interpreter:
         return Relation((*rows.columns, node["count"]), counted)
 
     def op_state(self, node: Mapping[str, Any]) -> Relation:
-        pieces = self.world.states[node["name"]][node.get("first", 0) :]
+        pieces = self.world.states[node["name"]]
         before = self.world.before.get(node["name"], len(pieces))
         if part := node.get("part"):
             pieces = pieces[:before] if part == "before" else pieces[before:]
+        pieces = pieces[node.get("first", 0) : node.get("end")]
         return _read(node["columns"], [record for piece in pieces for record in piece])
 
     def op_staged(self, node: Mapping[str, Any]) -> Relation:

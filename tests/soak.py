@@ -25,8 +25,9 @@ LIMIT = int(os.environ.get("TIDEMILL_LIMIT", "3600"))
 # name -> what pytest is told, and the settings beside the seed
 SUITES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "search": ("tests/search/test_algebra.py", {"TIDEMILL_EXAMPLES": "1000"}),
-    "random": ("-m slow tests/system/test_random.py", {"TIDEMILL_EXAMPLES": "40"}),
-    "faults": ("tests/faults/test_faults.py", {"TIDEMILL_ALL_POINTS": "true"}),
+    "cases": ("tests/search/test_cases.py", {"TIDEMILL_CASES": "all"}),
+    "random": ("-m slow tests/system/test_random.py", {"TIDEMILL_EXAMPLES": "24"}),
+    "faults": ("tests/faults/test_faults.py tests/faults/test_faults_of_upkeep.py", {"TIDEMILL_ALL_POINTS": "true"}),
     "kill": ("tests/faults/test_kill.py", {"TIDEMILL_KILLS": "12", "TIDEMILL_MOMENTS": "80"}),
     "writers": ("tests/faults/test_writers.py", {"TIDEMILL_WRITERS": "8", "TIDEMILL_COMMITS": "20"}),
     "cluster": ("tests/faults/test_cluster.py", {"TIDEMILL_ROUNDS": "8"}),
@@ -36,6 +37,7 @@ SUITES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "views": ("tests/runtime/test_views_over_views.py", {}),
     "graphs": ("tests/system/test_view_graphs.py", {}),
     "operators": ("tests/system/test_operators.py", {}),
+    "codec": ("tests/bridge/test_codec.py", {"TIDEMILL_QUERIES": "all"}),
     "sources": ("tests/system/test_sources.py tests/system/test_file_sources.py", {}),
     "delta sources": ("tests/system/test_delta_sources.py tests/system/test_schema_changes.py", {}),
     "hostile": ("tests/system/test_hostile_names.py", {}),

@@ -19,6 +19,20 @@ SLOW = (
 )
 
 
+def slow_rows(spark: SparkSession, seconds: float) -> int:
+    """How many rows of SLOW keep two task slots busy for so long: tried out, with ever more of them.
+
+    Compiled code is ten times as fast as new, so it is told by rows that take long enough to have compiled it.
+    """
+    rows, took = 32, 0.0
+    while took < seconds / 2:
+        rows *= 2
+        start = time.monotonic()
+        spark.sql(f"SELECT sum({SLOW}) FROM (SELECT id AS v FROM range(0, {rows}, 1, 2))").collect()
+        took = time.monotonic() - start
+    return round(rows * seconds / took)
+
+
 def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
@@ -35,10 +49,14 @@ def jobs_so_far(spark: SparkSession) -> int:
     return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())
 
 
-def slow_job_runs(spark: SparkSession, first: int) -> bool:
-    """Whether a job runs that is not older than `first`."""
-    active = spark.sparkContext.statusTracker().getActiveJobsIds()
-    return max(active, default=-1) >= first and running_tasks(spark) > 0
+def slow_job_runs(spark: SparkSession, first: int, lasting: float = 0.0) -> bool:
+    """Whether a job runs that is not older than `first` and lasts for so many seconds more."""
+    tracker = spark.sparkContext.statusTracker()
+    active = {job for job in tracker.getActiveJobsIds() if job >= first}
+    if not active or running_tasks(spark) == 0:
+        return False
+    time.sleep(lasting)
+    return bool(active & set(tracker.getActiveJobsIds())) and running_tasks(spark) > 0
 
 
 class Statement:

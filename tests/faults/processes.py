@@ -29,8 +29,7 @@ def session(folder: Path, settings: Mapping[str, str] | None = None) -> SparkSes
     found = {
         "spark.master": "local[2]",
         "spark.driver.memory": "512m",
-        # what lives for seconds is not worth the second compiler
-        "spark.driver.extraJavaOptions": f'-XX:TieredStopAtLevel=1 "-Djava.io.tmpdir={scratch}"',
+        "spark.driver.extraJavaOptions": f'"-Djava.io.tmpdir={scratch}"',
         "spark.driver.extraClassPath": os.pathsep.join(map(str, delta_jars())),
         "spark.local.dir": str(scratch),
         "spark.sql.extensions": DELTA_EXTENSION,

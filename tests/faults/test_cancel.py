@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -23,6 +25,7 @@ from tests.faults.checks import (
     jobs_so_far,
     running_tasks,
     slow_job_runs,
+    slow_rows,
     wait_for,
 )
 from tidemill.bridge.jvm import Jvm
@@ -30,6 +33,8 @@ from tidemill.bridge.jvm import Jvm
 pytestmark = pytest.mark.slow
 
 QUERY = f"SELECT k, sum({SLOW}) AS s, count(*) AS n FROM events GROUP BY k"
+LASTING = 0.1
+"""Seconds that tell the slow job from those before it: cancelling ends what runs, not what comes."""
 
 
 @pytest.fixture
@@ -58,28 +63,94 @@ WAYS: dict[str, tuple[Cancel, Cancel]] = {
 }
 
 
+def insert_slow_rows(spark: SparkSession) -> Iterator[None]:
+    """As many as it takes for who cancels not to come too late; and twice as many each time that he does."""
+    rows = slow_rows(spark, seconds=0.8)
+    for _ in range(6):
+        spark.sql(f"INSERT INTO events SELECT id % 3, id FROM range({rows})")
+        yield
+        rows *= 2
+    pytest.fail("the statement was never cancelled")
+
+
+def runs_or_ended(spark: SparkSession, first: int, statement: Statement) -> bool:
+    return slow_job_runs(spark, first, LASTING) or not statement.thread.is_alive()
+
+
 @pytest.mark.parametrize("statement", ["REFRESH INCREMENTAL VIEW v", "REFRESH INCREMENTAL VIEW v FULL"])
 @pytest.mark.parametrize("way", WAYS)
 def test_cancelled_from_another_thread(spark: SparkSession, events: str, way: str, statement: str) -> None:
     mark, cancel = WAYS[way]
-    spark.sql("INSERT INTO events SELECT id % 3, id FROM range(8)")
     root = location_of(spark, "v")
-    before = everything_under(root)
     tracker = spark.sparkContext.statusTracker()
-    first = jobs_so_far(spark)
 
     def run() -> None:
         mark(spark)
         spark.sql(statement).collect()
 
-    running = Statement(run)
-    wait_for(lambda: slow_job_runs(spark, first), "a job")
-    if way.startswith("job group"):
-        assert set(tracker.getActiveJobsIds()) <= set(tracker.getJobIdsForGroup("mine"))
-    cancel(spark)
-    error = running.ended()
-    assert "[SPARK_JOB_CANCELLED]" in str(error), error
-    nothing_happened(spark, root, before)
+    for _ in insert_slow_rows(spark):
+        before, first = everything_under(root), jobs_so_far(spark)
+        running = Statement(run)
+        wait_for(partial(runs_or_ended, spark, first, running), "a job")
+        if way.startswith("job group"):
+            assert set(tracker.getActiveJobsIds()) <= set(tracker.getJobIdsForGroup("mine"))
+        cancel(spark)
+        error = running.ended()
+        if error is not None:
+            assert "[SPARK_JOB_CANCELLED]" in str(error), error
+            nothing_happened(spark, root, before)
+            return
+
+
+NEW = f"{QUERY} HAVING n > 0"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"CREATE INCREMENTAL VIEW w SCHEDULE (ON DEMAND) AS {QUERY}",
+        f"ALTER INCREMENTAL VIEW v AS {NEW}",
+        f"CREATE OR REPLACE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS {NEW}",
+    ],
+)
+def test_a_new_query_is_cancelled(spark: SparkSession, events: str, statement: str) -> None:
+    root = location_of(spark, "v")
+    for _ in insert_slow_rows(spark):
+        before, first = everything_under(root), jobs_so_far(spark)
+        running = Statement(lambda: spark.sql(statement))
+        wait_for(partial(runs_or_ended, spark, first, running), "a job")
+        spark.interruptAll()
+        error = running.ended()
+        if error is None:
+            spark.sql("DROP INCREMENTAL VIEW w" if " w " in statement else f"ALTER INCREMENTAL VIEW v AS {QUERY}")
+            continue
+        assert "[SPARK_JOB_CANCELLED]" in str(error), error
+        assert [path.name for path in root.parent.iterdir() if path.name != "events"] == ["v"]
+        nothing_happened(spark, root, before)
+        spark.sql(statement)
+        assert difference(spark, "w" if " w " in statement else "v", QUERY) == (0, 0)
+        return
+
+
+def test_a_cascade_is_cancelled(spark: SparkSession, events: str) -> None:
+    """In its first view or in its second: what has been committed stays, and the next one goes on from there."""
+    above = "SELECT n, sum(s) AS s FROM v GROUP BY n"
+    spark.sql(f"CREATE INCREMENTAL VIEW w SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {above}")
+    for _ in insert_slow_rows(spark):
+        first = jobs_so_far(spark)
+        running = Statement(lambda: spark.sql("REFRESH INCREMENTAL VIEW w CASCADE").collect())
+        wait_for(partial(runs_or_ended, spark, first, running), "a job")
+        spark.interruptAll()
+        error = running.ended()
+        for view in ("v", "w"):
+            check(spark, view, "after cancelling")
+        if error is not None:
+            assert "[SPARK_JOB_CANCELLED]" in str(error), error
+            rows = spark.sql("REFRESH INCREMENTAL VIEW w CASCADE").collect()
+            assert {row.kind for row in rows} <= {"INCREMENTAL", "NO_DATA"}
+            assert difference(spark, "v", QUERY) == (0, 0)
+            assert difference(spark, "w", above) == (0, 0)
+            return
 
 
 def nothing_happened(spark: SparkSession, root: Path, before: set[str]) -> None:
@@ -93,21 +164,31 @@ def nothing_happened(spark: SparkSession, root: Path, before: set[str]) -> None:
 
 def test_ctrl_c_in_a_driver_ends_the_job(spark: SparkSession, events: str) -> None:
     """The main thread waits for the statement, and is called back by it."""
-    spark.sql("INSERT INTO events SELECT id % 3, id FROM range(8)")
     root = location_of(spark, "v")
-    before = everything_under(root)
-    first = jobs_so_far(spark)
+    for _ in insert_slow_rows(spark):
+        before, first, ended = everything_under(root), jobs_so_far(spark), threading.Event()
+        error: Exception | None = None
 
-    def press() -> None:
-        wait_for(lambda: slow_job_runs(spark, first), "a job")
-        os.kill(os.getpid(), signal.SIGINT)
+        def press(first: int = first, ended: threading.Event = ended) -> None:
+            wait_for(lambda: slow_job_runs(spark, first, LASTING) or ended.is_set(), "a job")
+            os.kill(os.getpid(), signal.SIGINT)
 
-    thread = threading.Thread(target=press)
-    thread.start()
-    with pytest.raises(Exception, match="SPARK_JOB_CANCELLED"):
-        spark.sql("REFRESH INCREMENTAL VIEW v")
-    thread.join()
-    nothing_happened(spark, root, before)
+        thread = threading.Thread(target=press)
+        thread.start()
+        try:
+            spark.sql("REFRESH INCREMENTAL VIEW v")
+            ended.set()
+            thread.join()
+            time.sleep(1)  # for the signal that has been sent
+        except KeyboardInterrupt:
+            continue  # it came too late
+        except Exception as caught:
+            error = caught
+        if error is not None:
+            assert "SPARK_JOB_CANCELLED" in str(error), error
+            thread.join()
+            nothing_happened(spark, root, before)
+            return
 
 
 @pytest.mark.parametrize("before", ["files list", "run", "files write_new"])

@@ -1,153 +1,28 @@
-"""Faults at every point: each file or catalog operation of a statement, and each of its Spark runs, fails once.
-
-The points are not chosen but counted: a statement is carried out once to see what it does, then again and again, each
-time with a fault at the next point. After each fault the view must be right, its history without a gap, what was left
-behind gone with the next VACUUM, and the statement must work when it is given again.
-
-Three kinds of fault: the operation fails; it is done but its answer is lost; the process dies before it, so that none
-of the cleaning up behind it happens either. Where folders are removed, a fourth: it dies when half of them is gone.
-"""
+"""The points of the statements that make, amend and refresh views; points.py says what must hold after each."""
 
 from __future__ import annotations
 
-import os
-import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
-from unittest import mock
-
 import pytest
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.conftest import difference, early_work
 from tests.faults.checks import check
-from tidemill.bridge.jvm import Jvm
+from tests.faults.points import BY_KEY, endure
 
 pytestmark = pytest.mark.slow
 
-CHANGING = {
-    "files": {"write_new", "write", "mkdirs", "delete", "rename"},
-    "catalog": {"create_table", "alter_table", "rename_table", "drop_table"},
-    "delta": {"publish"},
-}
-KINDS = ("fails", "answer lost", "dies")
-HALFWAY = "dies halfway"
-BY_KEY = "SELECT k, sum(v) AS s, count(*) AS n FROM events GROUP BY k"
 OTHER = "SELECT k, n, s + n AS m FROM (SELECT k, sum(v) AS s, count(*) AS n FROM events GROUP BY k)"
-invoke = Jvm.invoke
-# Of a variant of a statement that is tried in full, one trial in so many, drawn by the seed.
-SEED = int(os.environ.get("TIDEMILL_SEED", "20260"))
-PART = 1 if os.environ.get("TIDEMILL_ALL_POINTS") == "true" else 3
-
-
-class FaultError(Exception):
-    """What a test makes happen."""
-
-
-@dataclass
-class Faults:
-    """Counts the points of a statement, or lets one of them fail."""
-
-    at: int | None = None
-    kind: str = ""
-    seen: list[str] = field(default_factory=list)
-    dead: bool = False
-
-    def __call__(self, jvm: Jvm, method: str, request: Mapping[str, Any] | None = None) -> Any:
-        if self.dead:
-            raise FaultError("the process is dead")
-        what = (request or {}).get("do", "")
-        if method != "run" and what not in CHANGING.get(method, ()):
-            return invoke(jvm, method, request)
-        self.seen.append(f"{method} {what}".strip())
-        if len(self.seen) - 1 != self.at:
-            return invoke(jvm, method, request)
-        if self.kind == "answer lost":
-            invoke(jvm, method, request)
-        if self.kind == HALFWAY and what == "delete":
-            remove_half((request or {})["paths"])
-        self.dead = self.kind in {"dies", HALFWAY}
-        raise FaultError(f"{self.kind}: {self.seen[-1]}")
-
-
-def remove_half(paths: Sequence[str]) -> None:
-    """Every other file below the paths goes, in the order of their names."""
-    roots = [Path(path.removeprefix("file:")) for path in paths]
-    found = [p for root in roots for p in (root, *root.rglob("*")) if p.is_file()]
-    for path in sorted(found)[::2]:
-        path.unlink()
-
-
-@contextmanager
-def faults(at: int | None = None, kind: str = "") -> Iterator[Faults]:
-    found = Faults(at, kind)
-    with mock.patch.object(Jvm, "invoke", lambda jvm, method, request=None: found(jvm, method, request)):
-        yield found
-
-
-def endure(
-    spark: SparkSession,
-    prepare: Callable[[int], None],
-    statement: Callable[[int], str],
-    after: Callable[[int, str], None],
-    least: int,
-    kinds: Sequence[str] = KINDS,
-    part: int = 1,
-) -> list[str]:
-    """Every point of a statement in every kind of fault; the points.
-
-    `least`: points that there are at the least. `part`: of all trials, one in so many, drawn by the seed.
-    """
-    trial = 0
-    prepare(trial)
-    with faults() as counted:
-        spark.sql(statement(trial)).collect()
-    after(trial, "without a fault")
-    assert len(counted.seen) >= least, counted.seen
-    trials = [(kind, point, name) for kind in kinds for point, name in enumerate(counted.seen)]
-    for kind, point, name in random.Random(SEED).sample(trials, -(-len(trials) // part)):
-        trial += 1
-        where = f"{kind} at point {point}, {name}, of {statement(trial)}"
-        prepare(trial)
-        with faults(point, kind) as fault:
-            try:
-                spark.sql(statement(trial)).collect()
-            except (PySparkException, Py4JJavaError):
-                pass
-            else:
-                # Only what follows the commit, and cleaning up, may go wrong without an error.
-                assert len(fault.seen) > point, where
-        after(trial, where)
-    return counted.seen
-
-
-@pytest.fixture
-def events(spark: SparkSession, db: str) -> str:
-    spark.sql("CREATE TABLE events (k INT, v BIGINT) USING parquet")
-    spark.sql("INSERT INTO events VALUES (1, 10), (1, 10), (2, 20), (NULL, 5)")
-    return db
-
-
-@pytest.fixture
-def view(spark: SparkSession, events: str) -> str:
-    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {BY_KEY}")
-    return "v"
 
 
 @pytest.mark.parametrize("clause", ["", "FULL"])
 def test_refresh(spark: SparkSession, view: str, clause: str) -> None:
-    refreshing(spark, clause)
+    refreshing(spark, clause, part=3 if clause else 1)
 
 
 @pytest.mark.parametrize("result", ["USING delta", "PARTITIONED BY (k)"])
 def test_refresh_of_other_results(spark: SparkSession, events: str, result: str) -> None:
     spark.sql(f"CREATE INCREMENTAL VIEW v {result} SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {BY_KEY}")
-    assert "delta publish" in refreshing(spark, part=PART) or "delta" not in result
+    assert "delta publish" in refreshing(spark, part=6) or "delta" not in result
 
 
 def refreshing(spark: SparkSession, clause: str = "", part: int = 1) -> list[str]:
@@ -180,28 +55,72 @@ def test_early_work(spark: SparkSession, events: str) -> None:
             assert difference(spark, "v", BY_KEY) == (0, 0), where
 
     with early_work():
-        seen = endure(spark, prepare, lambda _: "REFRESH INCREMENTAL VIEW v AT 1", after, 5, part=PART)
+        seen = endure(spark, prepare, lambda _: "REFRESH INCREMENTAL VIEW v AT 1", after, 5, part=3)
     assert seen.count("run") >= 2
 
 
-def test_create(spark: SparkSession, events: str) -> None:
+@pytest.mark.parametrize("words", ["", "USING delta", "INITIALIZE DEFERRED"])
+def test_create(spark: SparkSession, events: str, words: str) -> None:
+    initialize = words if "DEFERRED" in words else ""
+    using = "" if initialize else words
+
     def statement(trial: int) -> str:
-        return f"CREATE INCREMENTAL VIEW v{trial} SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {BY_KEY}"
+        clauses = f"{using} SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL {initialize}"
+        return f"CREATE INCREMENTAL VIEW v{trial} {clauses} AS {BY_KEY}"
 
     def after(trial: int, where: str) -> None:
         if not spark.catalog.tableExists(f"v{trial}"):
             spark.sql(statement(trial))
+        if initialize:
+            spark.sql(f"REFRESH INCREMENTAL VIEW v{trial}")
         check(spark, f"v{trial}", where)
         assert difference(spark, f"v{trial}", BY_KEY) == (0, 0), where
         spark.sql(f"DROP INCREMENTAL VIEW v{trial}")
 
-    endure(spark, lambda _: None, statement, after, 7)
+    endure(spark, lambda _: None, statement, after, 4 if initialize else 7, part=3 if words else 1)
 
 
+def test_the_first_run_of_a_view_that_was_not_filled(spark: SparkSession, events: str) -> None:
+    def prepare(trial: int) -> None:
+        clauses = "SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL INITIALIZE DEFERRED"
+        spark.sql(f"CREATE INCREMENTAL VIEW v{trial} {clauses} AS {BY_KEY}")
+
+    def after(trial: int, where: str) -> None:
+        spark.sql(f"REFRESH INCREMENTAL VIEW v{trial}")
+        check(spark, f"v{trial}", where)
+        assert difference(spark, f"v{trial}", BY_KEY) == (0, 0), where
+        spark.sql(f"DROP INCREMENTAL VIEW v{trial}")
+
+    endure(spark, prepare, lambda trial: f"REFRESH INCREMENTAL VIEW v{trial}", after, 5, part=3)
+
+
+def test_cascade(spark: SparkSession, events: str) -> None:
+    """A fault in the run of either view; what the upstream committed stays, and the next CASCADE takes it along."""
+    total = f"SELECT count(*) AS groups, sum(s) AS s FROM ({BY_KEY})"
+    for view, query in {"lower": BY_KEY, "upper": "SELECT count(*) AS groups, sum(s) AS s FROM lower"}.items():
+        spark.sql(f"CREATE INCREMENTAL VIEW {view} SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {query}")
+
+    def prepare(trial: int) -> None:
+        spark.sql(f"INSERT INTO events VALUES ({trial}, {trial})")
+
+    def after(trial: int, where: str) -> None:
+        check(spark, "lower", where)
+        check(spark, "upper", where)
+        spark.sql("REFRESH INCREMENTAL VIEW upper CASCADE")
+        assert difference(spark, "upper", total) == (0, 0), where
+
+    seen = endure(spark, prepare, lambda _: "REFRESH INCREMENTAL VIEW upper CASCADE", after, 16, part=9)
+    assert seen.count("run") >= 2
+
+
+@pytest.mark.parametrize("using", ["", "USING delta"])
 @pytest.mark.parametrize(
-    "words", ["ALTER INCREMENTAL VIEW v AS", "CREATE OR REPLACE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS"]
+    "words", ["ALTER INCREMENTAL VIEW v AS", "CREATE OR REPLACE INCREMENTAL VIEW v {} SCHEDULE (ON DEMAND) AS"]
 )
-def test_another_query(spark: SparkSession, view: str, words: str) -> None:
+def test_another_query(spark: SparkSession, events: str, words: str, using: str) -> None:
+    words = words.format(using)
+    spark.sql(f"CREATE INCREMENTAL VIEW v {using} SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {BY_KEY}")
+
     def query(trial: int) -> str:
         return OTHER if trial % 2 == 0 else BY_KEY
 
@@ -216,7 +135,7 @@ def test_another_query(spark: SparkSession, view: str, words: str) -> None:
         spark.sql(f"{words} {query(trial)}")
         assert difference(spark, "v", query(trial)) == (0, 0), where
 
-    endure(spark, prepare, lambda trial: f"{words} {query(trial)}", after, 8)
+    endure(spark, prepare, lambda trial: f"{words} {query(trial)}", after, 8, part=12 if using else 3)
 
 
 def test_amendments_and_another_name(spark: SparkSession, view: str) -> None:
@@ -238,33 +157,3 @@ def test_amendments_and_another_name(spark: SparkSession, view: str) -> None:
         check(spark, "v", where)
 
     endure(spark, lambda _: None, lambda _: "ALTER INCREMENTAL VIEW v RENAME TO w", back, 1)
-
-
-def test_vacuum(spark: SparkSession, view: str) -> None:
-    def prepare(trial: int) -> None:
-        for n in range(3):
-            spark.sql(f"INSERT INTO events VALUES ({n}, {trial})")
-            spark.sql("REFRESH INCREMENTAL VIEW v")
-
-    def after(trial: int, where: str) -> None:
-        check(spark, "v", where)
-        assert difference(spark, "v", BY_KEY) == (0, 0), where
-
-    endure(spark, prepare, lambda _: "VACUUM INCREMENTAL VIEW v RETAIN 0 HOURS", after, 1)
-
-
-def test_drop(spark: SparkSession, events: str) -> None:
-    create = f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS {BY_KEY}"
-
-    def after(trial: int, where: str) -> None:
-        if spark.catalog.tableExists("v"):
-            check(spark, "v", where)
-        else:  # what a DROP that died left lying there does not keep anyone from making the view again
-            spark.sql(create)
-            check(spark, "v", where)
-        spark.sql("DROP INCREMENTAL VIEW v")
-
-    def prepare(_: int) -> None:
-        spark.sql(create)
-
-    endure(spark, prepare, lambda _: "DROP INCREMENTAL VIEW v", after, 7, (*KINDS, HALFWAY))

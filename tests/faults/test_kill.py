@@ -20,8 +20,8 @@ from tests.faults.processes import Process, started
 
 pytestmark = pytest.mark.slow
 
-KILLS = int(os.environ.get("TIDEMILL_KILLS", "3"))
-MOMENTS = int(os.environ.get("TIDEMILL_MOMENTS", "8"))
+KILLS = int(os.environ.get("TIDEMILL_KILLS", "2"))
+MOMENTS = int(os.environ.get("TIDEMILL_MOMENTS", "4"))
 SEED = int(os.environ.get("TIDEMILL_SEED", "1"))
 WORKER = kill_worker.__name__
 A_LIFE = 300.0

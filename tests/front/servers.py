@@ -7,6 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,11 @@ from tidemill.cli import PYTHON
 THRIFT = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
 CONNECT = "org.apache.spark.sql.connect.SparkConnectPlugin"
 UMASK = 0o077
+LONG = (
+    "SELECT b.id % 7 AS x, count(*) AS n FROM t, range(10000) b, range(20000) c"
+    " WHERE hash(b.id, c.id) % 3 <> t.a GROUP BY 1"
+)
+"""A query of some seconds in one stage, unless its table `t`, of a number `a`, is empty."""
 
 
 class Refused(Exception):  # noqa: N818  # what the server answered, not a failure of the client
@@ -40,10 +46,11 @@ class Connection:
         jvm: Any = spark._jvm
         jvm.java.lang.Class.forName("org.apache.hive.jdbc.HiveDriver")
         self._connection = jvm.java.sql.DriverManager.getConnection(url, "tests", "")
+        self._running: Any = None
 
     def sql(self, text: str) -> list[dict[str, str | None]]:
         """The rows that a statement answers, values as text.  Raises Refused."""
-        statement = self._connection.createStatement()
+        statement = self._running = self._connection.createStatement()
         try:
             if not statement.execute(text):
                 return []
@@ -59,6 +66,10 @@ class Connection:
             raise Refused(thrown.getSQLState(), thrown.getMessage()) from None
         finally:
             statement.close()
+
+    def cancel(self) -> None:
+        """Ends the statement that runs in another thread."""
+        self._running.cancel()
 
     def close(self) -> None:
         self._connection.close()
@@ -80,6 +91,10 @@ class Server(NamedTuple):
     def remote(self) -> str:
         """The URL of Spark Connect."""
         return f"sc://127.0.0.1:{self.connect_port}"
+
+    def location(self, database: str, view: str) -> Path:
+        """Where a view lies that says nothing of it."""
+        return self.folder / "warehouse" / f"{database}.db" / view
 
     @property
     def log(self) -> str:
@@ -103,6 +118,15 @@ def command_line(pid: int) -> bytes:
         return b""
 
 
+def await_writer(location: Path, running: Future[Any]) -> None:
+    """Waits until the statement has left its mark at a view's location, and its job has begun."""
+    marks = location / "_tidemill" / "writers"
+    while not (marks.is_dir() and any(marks.glob("*.json"))):
+        assert not running.done(), running.result()
+        time.sleep(0.02)
+    time.sleep(0.3)
+
+
 @contextmanager
 def started(folder: Path, python: str, jars: list[Path]) -> Iterator[Server]:
     """A Thrift server: Connect as its plugin, a Hive metastore, Tidemill's extension before Delta's, `UMASK`."""
@@ -117,6 +141,7 @@ def started(folder: Path, python: str, jars: list[Path]) -> Iterator[Server]:
         "spark.sql.catalog.spark_catalog": DELTA_CATALOG,
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.shuffle.partitions": "2",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # VACUUM of Delta lists in so many tasks
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": str(folder),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, cast
 
 import pytest
 from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors.exceptions.connect import SparkConnectException
 from pyspark.sql import Row, SparkSession
 
 import tidemill
-from tests.front.servers import Server
+from tests.conftest import files_under
+from tests.front.servers import LONG, Server, await_writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,6 +108,25 @@ def test_parameters_are_refused_in_our_statements(remote: SparkSession) -> None:
         remote.sql("CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS SELECT :x AS a FROM t", args={"x": 1}).collect()
     assert caught.value.getCondition() == "UNBOUND_SQL_PARAMETER"
     assert remote.sql("SHOW INCREMENTAL VIEWS").collect() == []
+
+
+def test_cancelled_by_the_client(remote: SparkSession, server: Server) -> None:
+    location = server.location("remote", "v")
+    remote.sql("TRUNCATE TABLE t")
+    remote.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS {LONG}")
+    kept = files_under(location)
+    remote.sql("INSERT INTO t VALUES (1, 1)")
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(remote.sql, "REFRESH INCREMENTAL VIEW v")
+        await_writer(location, running)
+        assert len(remote.interruptAll()) == 1
+        with pytest.raises(SparkConnectException, match=r"OPERATION_CANCELED|SPARK_JOB_CANCELLED"):
+            running.result(timeout=60)
+    assert [r.run for r in remote.sql("SHOW REFRESHES IN v").collect()] == [0]
+    remote.sql("VACUUM INCREMENTAL VIEW v RETAIN 0 HOURS")
+    assert files_under(location) == kept
+    remote.sql("TRUNCATE TABLE t")
+    remote.sql("REFRESH INCREMENTAL VIEW v FULL")
 
 
 def test_sessions_keep_their_settings(connect: Callable[[], SparkSession], remote: SparkSession) -> None:

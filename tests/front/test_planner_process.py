@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.conftest import files_under
-from tests.front.servers import Connection, Refused, Server
+from tests.front.servers import LONG, Connection, Refused, Server, await_writer
 
 pytestmark = pytest.mark.slow
-
-# Some seconds of work in one stage, unless `t` is empty.
-LONG = (
-    "SELECT b.id % 7 AS x, count(*) AS n FROM t, range(30000) b, range(20000) c"
-    " WHERE hash(b.id, c.id) % 3 <> t.a GROUP BY 1"
-)
+WHERE = "SCHEDULE (ON DEMAND)"
 
 
 @pytest.fixture
@@ -45,14 +40,10 @@ def kill(server: Server) -> int:
 
 
 def kill_during(server: Server, jdbc: Connection, sql: str, location: Path) -> None:
-    """Runs the statement, and kills the planner once a writer has left its mark in the location."""
-    marks = location / "_tidemill" / "writers"
+    """Runs the statement, and kills the planner while its job runs."""
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(jdbc.sql, sql)
-        while not (marks.is_dir() and any(marks.glob("*.json"))):
-            assert not running.done(), running.result()
-            time.sleep(0.02)
-        time.sleep(0.3)
+        await_writer(location, running)
         kill(server)
         with pytest.raises(Refused) as caught:
             running.result(timeout=200)
@@ -68,7 +59,7 @@ def test_killed_while_it_has_nothing_to_do(server: Server, jdbc: Connection) -> 
 
 
 def test_killed_in_the_middle_of_create(server: Server, jdbc: Connection) -> None:
-    location = server.folder / "warehouse" / "dying.db" / "v"
+    location = server.location("dying", "v")
     jdbc.sql("SHOW INCREMENTAL VIEWS")
     kill_during(server, jdbc, f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS {LONG}", location)
     assert jdbc.sql("SHOW INCREMENTAL VIEWS") == []
@@ -78,8 +69,47 @@ def test_killed_in_the_middle_of_create(server: Server, jdbc: Connection) -> Non
     assert files_under(location) == []
 
 
+@pytest.mark.parametrize(
+    "statement", [f"ALTER INCREMENTAL VIEW v AS {LONG}", f"CREATE OR REPLACE INCREMENTAL VIEW v {WHERE} AS {LONG}"]
+)
+def test_killed_in_the_middle_of_another_query(server: Server, jdbc: Connection, statement: str) -> None:
+    location = server.location("dying", "v")
+    jdbc.sql(f"CREATE INCREMENTAL VIEW v {WHERE} AS SELECT a FROM t")
+    kept, (made,) = files_under(location), jdbc.sql("SHOW CREATE INCREMENTAL VIEW v")
+    kill_during(server, jdbc, statement, location)
+    assert jdbc.sql("SHOW CREATE INCREMENTAL VIEW v") == [made]
+    jdbc.sql("VACUUM INCREMENTAL VIEW v RETAIN 0 HOURS")
+    assert files_under(location) == kept
+    jdbc.sql("INSERT INTO t VALUES (2)")
+    (run,) = jdbc.sql("REFRESH INCREMENTAL VIEW v")
+    assert (run["run"], run["kind"]) == ("1", "INCREMENTAL")
+
+
+def test_killed_in_the_middle_of_vacuum(server: Server, jdbc: Connection) -> None:
+    """It is killed as soon as a file is gone, of as many as take some time."""
+    location = server.location("dying", "v")
+    jdbc.sql(f"CREATE INCREMENTAL VIEW v {WHERE} AS SELECT a, count(*) AS n FROM t GROUP BY a")
+    jdbc.sql("REFRESH INCREMENTAL VIEW v FULL")
+    for n in range(5000):
+        (location / f"nobodys-{n}.parquet").touch()
+    there = len(files_under(location))
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(jdbc.sql, "VACUUM INCREMENTAL VIEW v RETAIN 0 HOURS")
+        while len(files_under(location)) == there and not running.done():
+            pass
+        kill(server)
+        with suppress(Refused):  # it may have come to its end
+            running.result(timeout=200)
+    jdbc.sql("VACUUM INCREMENTAL VIEW v RETAIN 0 HOURS")
+    assert not list(location.glob("nobodys-*"))
+    assert jdbc.sql("VERIFY INCREMENTAL VIEW v") == [{"matches": "true", "missing": "0", "unexpected": "0"}]
+    jdbc.sql("INSERT INTO t VALUES (2)")
+    (run,) = jdbc.sql("REFRESH INCREMENTAL VIEW v")
+    assert (run["run"], run["kind"]) == ("2", "INCREMENTAL")
+
+
 def test_killed_in_the_middle_of_a_refresh(server: Server, jdbc: Connection) -> None:
-    location = server.folder / "warehouse" / "dying.db" / "v"
+    location = server.location("dying", "v")
     jdbc.sql("TRUNCATE TABLE t")
     jdbc.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS {LONG}")
     kept = files_under(location)

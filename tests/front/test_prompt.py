@@ -85,7 +85,7 @@ def test_ctrl_c_during_a_refresh(tmp_path: Path) -> None:
         shell.run("CREATE TABLE events (k INT, v BIGINT) USING parquet")
         shell.run("INSERT INTO events VALUES (1, 10), (2, 20)")
         shell.run(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {QUERY}")
-        shell.run("INSERT INTO events SELECT id % 3, id FROM range(8)")
+        shell.run("INSERT INTO events SELECT id % 3, id FROM range(40)")
         planner = children(shell.process.pid)
         before = everything_under(root)
 
@@ -115,7 +115,7 @@ def test_ctrl_c_during_a_refresh(tmp_path: Path) -> None:
         assert len(re.findall(r"\tMANUAL\t|\tCREATE\t", shell.run("SHOW REFRESHES IN v"))) == 1
         assert "\tMANUAL\tINCREMENTAL\t" in shell.run("REFRESH INCREMENTAL VIEW v")
         assert "true\t0\t0" in shell.run("VERIFY INCREMENTAL VIEW v")
-        assert "0\t9\t3\r\n1\t22\t4\r\n2\t27\t3\r\n" in shell.run("SELECT * FROM v ORDER BY k")
+        assert "0\t273\t14\r\n1\t257\t14\r\n2\t280\t14\r\n" in shell.run("SELECT * FROM v ORDER BY k")
         shell.run("VACUUM INCREMENTAL VIEW v RETAIN 0 HOURS")
         assert unneeded(root) == set()
         assert children(shell.process.pid) == planner

@@ -21,6 +21,7 @@ def command_of(folder: Path, python: Path) -> list[str]:
         "spark.sql.extensions": EXTENSION,
         "spark.tidemill.python": str(python),
         "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
         "spark.sql.catalogImplementation": "in-memory",  # a Derby metastore takes seconds to set up
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
@@ -114,3 +115,30 @@ def test_a_view_from_a_file_of_statements(tmp_path: Path) -> None:
     done = spark_sql(tmp_path, Path(sys.executable), "-f", str(file))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-2:] == ["1\t10", "2\t7"]
+
+
+@pytest.mark.slow
+def test_a_metastore_of_derby_is_opened_again(tmp_path: Path) -> None:
+    """Another process goes on where the first one ended: the same views, runs and states, another name for one."""
+    hive = ("--conf", "spark.sql.catalogImplementation=hive")
+    first = (
+        "CREATE DATABASE kept; USE kept; CREATE TABLE t (a INT, b INT) USING parquet;"
+        "INSERT INTO t VALUES (1, 2), (1, 3);"
+        "CREATE INCREMENTAL VIEW w COMMENT 'a sum' SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS"
+        " SELECT a, sum(b) AS s FROM t GROUP BY a;"
+        "ALTER INCREMENTAL VIEW w RENAME TO v; INSERT INTO t VALUES (1, 5)"
+    )
+    then = (
+        "USE kept; REFRESH INCREMENTAL VIEW v; INSERT INTO t VALUES (2, 7); REFRESH INCREMENTAL VIEW v;"
+        "VACUUM INCREMENTAL VIEW v; SELECT * FROM v ORDER BY a; SHOW INCREMENTAL VIEWS"
+    )
+    answers = []
+    for text in (first, then):
+        done = spark_sql(tmp_path, Path(sys.executable), *hive, "-e", text)
+        assert done.returncode == 0, done.stderr
+        answers.append([line.split("\t") for line in done.stdout.splitlines()])
+    first_run, second_run, *rows, view = answers[1]
+    assert [run[0] for run in (first_run, second_run)] == ["1", "2"]
+    assert all("INCREMENTAL" in run for run in (first_run, second_run))
+    assert rows[-2:] == [["1", "10"], ["2", "7"]]
+    assert {"kept", "v"} <= set(view)

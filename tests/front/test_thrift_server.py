@@ -10,7 +10,9 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from tests.front.servers import Connection, Refused, Server
+from tests.conftest import files_under
+from tests.faults.checks import wait_for
+from tests.front.servers import LONG, Connection, Refused, Server, await_writer
 from tests.front.test_view_guard import REFUSED
 
 pytestmark = pytest.mark.slow
@@ -119,6 +121,31 @@ def test_two_connections_with_settings_of_their_own(spark: SparkSession, server:
     for number, day in enumerate(("2026-02-02", "2026-02-01")):
         jdbc.sql(f"REFRESH INCREMENTAL VIEW v{number}")
         assert jdbc.sql(f"SELECT day FROM v{number} WHERE n = 3") == [{"day": day}]
+
+
+def test_cancelled_by_the_client(server: Server, jdbc: Connection) -> None:
+    (current,) = jdbc.sql("SELECT current_database() AS name")
+    location = server.location(str(current["name"]), "v")
+    jdbc.sql("TRUNCATE TABLE t")
+    jdbc.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS {LONG}")
+    kept = files_under(location)
+    jdbc.sql("INSERT INTO t VALUES (1, 1)")
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(jdbc.sql, "REFRESH INCREMENTAL VIEW v")
+        await_writer(location, running)
+        jdbc.cancel()
+        with pytest.raises(Refused):
+            running.result(timeout=60)
+
+    def as_it_was() -> bool:
+        """The client is told at once, and the statement ends when its tasks have."""
+        jdbc.sql("VACUUM INCREMENTAL VIEW v RETAIN 0 HOURS")
+        return files_under(location) == kept
+
+    wait_for(as_it_was, "the end of the statement")
+    assert [row["run"] for row in jdbc.sql("SHOW REFRESHES IN v")] == ["0"]
+    jdbc.sql("TRUNCATE TABLE t")
+    jdbc.sql("REFRESH INCREMENTAL VIEW v FULL")
 
 
 def test_rule_paths_are_not_a_clients_to_set(

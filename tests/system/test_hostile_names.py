@@ -118,6 +118,79 @@ def test_texts_and_paths(spark: SparkSession, table: str, tmp_path: Path, kinds:
     assert spark.sql("SELECT count(*) FROM t").collect()[0][0] == 4
 
 
+RESERVED = ("_change_type", "_commit_version", "_commit_timestamp", "_n", "_metadata", "value")
+"""Of them the first three by Delta's reader of changes."""
+
+
+@pytest.mark.parametrize("name", RESERVED[:3])
+def test_columns_that_deltas_reader_of_changes_has(spark: SparkSession, db: str, name: str) -> None:
+    spark.sql(f"CREATE TABLE t (k INT, {name.upper()} BIGINT) USING delta")
+    spark.sql("CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS SELECT k, count(*) AS n FROM t GROUP BY k")
+    spark.sql("INSERT INTO t VALUES (1, 2), (1, 3)")
+    (run,) = spark.sql("REFRESH INCREMENTAL VIEW v").collect()
+    assert run.kind == "FULL"
+    assert run.reason.startswith("NOT_INCREMENTAL")
+    assert spark.table("v").collect() == [(1, 2)]
+    with pytest.raises(PySparkException, match=f"{name.upper()} has a name that Delta's reader of changes gives"):
+        spark.sql("CREATE INCREMENTAL VIEW w SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS SELECT k FROM t")
+
+
+def test_a_delta_table_gets_such_a_column(spark: SparkSession, db: str) -> None:
+    spark.sql("CREATE TABLE t (k INT) USING delta")
+    spark.sql("INSERT INTO t VALUES (1), (1)")
+    spark.sql("CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS SELECT k, count(*) AS n FROM t GROUP BY k")
+    spark.sql("ALTER TABLE t ADD COLUMN _commit_version INT")
+    for n, reason in ((3, "t: another kind of table"), (4, "NOT_INCREMENTAL")):
+        spark.sql("INSERT INTO t VALUES (1, 2)")
+        (run,) = spark.sql("REFRESH INCREMENTAL VIEW v").collect()
+        assert run.kind == "FULL"
+        assert reason in run.reason
+        assert spark.table("v").collect() == [(1, n)]
+
+
+def test_a_delta_view_of_such_columns(spark: SparkSession, table: str) -> None:
+    """As a source it may be followed or not; right it is."""
+    columns = ", ".join(f"sum(b) AS {name}" for name in RESERVED)
+    where = "SCHEDULE (ON DEMAND) AS SELECT"
+    spark.sql(f"CREATE INCREMENTAL VIEW v USING delta {where} a, {columns} FROM t GROUP BY a")
+    spark.sql(f"CREATE INCREMENTAL VIEW above {where} _change_type AS c, count(*) AS n FROM v GROUP BY 1")
+    for _ in range(2):
+        spark.sql("INSERT INTO t VALUES (1, 5), (2, 5)")
+        refresh_and_verify(spark, "v")
+        spark.sql("REFRESH INCREMENTAL VIEW above")
+        assert spark.sql("VERIFY INCREMENTAL VIEW above").collect()[0].matches
+
+
+@pytest.mark.parametrize("format_", ["parquet", "delta"])
+def test_columns_of_sources(spark: SparkSession, db: str, format_: str) -> None:
+    """Names that break out, and names that others give to columns of their own."""
+    names = [*HOSTILE.values(), *RESERVED] if format_ == "parquet" else [*HOSTILE.values(), "_n", "_metadata", "value"]
+    mapped = "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')" if format_ == "delta" else ""
+    for table in ("t", "u"):
+        columns = ", ".join(f"{named(name)} BIGINT" for name in names)
+        spark.sql(f"CREATE TABLE {table} (a INT, b INT, {columns}) USING {format_} {mapped}")
+        spark.sql(f"INSERT INTO {table} SELECT id, id, {', '.join(['id % 3'] * len(names))} FROM range(9)")
+    first, *others = map(named, names)
+    sums = ", ".join(f"sum(t.{name}) AS {name}" for name in others)
+    joined = "t LEFT JOIN u ON " + " AND ".join(f"t.{named(name)} = u.{named(name)}" for name in names)
+    queries = {
+        "groups": f"SELECT {first}, {sums} FROM t GROUP BY {first}",
+        "pairs": f"SELECT t.*, u.a AS a2 FROM {joined}",
+        "above": "SELECT a, _n, count(*) AS __n FROM pairs GROUP BY a, _n",
+        "largest": f"SELECT {', '.join(others)}, max({first}) AS {first} FROM t GROUP BY {', '.join(others)}",
+    }
+    for view, query in queries.items():
+        spark.sql(f"CREATE INCREMENTAL VIEW {view} SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
+    for n in range(3):
+        spark.sql(f"INSERT INTO t SELECT {n}, {n}, {', '.join([str(n)] * len(names))}")
+        if format_ == "delta":
+            spark.sql(f"DELETE FROM u WHERE a = {n}")
+            spark.sql(f"UPDATE t SET {first} = 7 WHERE a = {n + 3}")
+        for view in queries:
+            assert spark.sql(f"REFRESH INCREMENTAL VIEW {view}").collect()[0].kind == "INCREMENTAL"
+            assert spark.sql(f"VERIFY INCREMENTAL VIEW {view}").collect()[0].matches
+
+
 @pytest.mark.parametrize("name", ["..", "../../escaped", "a.b", "a/b", "a b", "a`b", "a\nb", "\u05e9", "a*", "x\0y"])
 def test_names_that_spark_refuses(spark: SparkSession, table: str, db: str, tmp_path: Path, name: str) -> None:
     warehouse = Path(spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:"))  # type: ignore[union-attr]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, note, seed, settings
@@ -19,11 +20,12 @@ from tests.conftest import packs
 from tests.system.bags import Values, compare, contents, net_change
 from tests.system.changes import SQL_TYPES, Scenario, insert, scenarios, values
 from tests.system.queries import COLUMNS, Query, queries
+from tidemill.search import lower_state
 from tidemill.settings import PACKS
 
 SEED = int(os.environ.get("TIDEMILL_SEED", "20260"))
 EXAMPLES = int(os.environ.get("TIDEMILL_EXAMPLES", "0"))
-FEW, MANY = EXAMPLES or 4, EXAMPLES or 42
+FEW, MANY = EXAMPLES or 2, EXAMPLES or 24
 PAIRS = 200
 DATABASE = "random_views"
 
@@ -53,7 +55,7 @@ def modes(draw: st.DrawFn, rounds: int) -> Mode:
 
 
 ROUNDS = 3
-CASES = st.tuples(scenarios(ROUNDS), st.lists(st.tuples(queries(), modes(ROUNDS)), min_size=1, max_size=3))
+CASES = st.tuples(scenarios(ROUNDS), st.lists(st.tuples(queries(), modes(ROUNDS)), min_size=3, max_size=5))
 
 
 @dataclass
@@ -88,6 +90,10 @@ def run(spark: SparkSession, scenario: Scenario, wanted: list[tuple[Query, Mode]
         spark.sql(f"INSERT OVERWRITE {table} {values(list(rows))}")
         note(insert(table, rows))
     views: list[Kept] = []
+    # States are small here: every other example reads them as if they were big.
+    from_rows = 0 if len(wanted[0][0].text) % 2 else lower_state.TOUCHED_FROM_ROWS
+    threshold = mock.patch.object(lower_state, "TOUCHED_FROM_ROWS", from_rows)
+    threshold.start()
     try:
         for i, (query, mode) in enumerate(wanted):
             view = Kept(f"v{i}", query, mode)
@@ -108,6 +114,7 @@ def run(spark: SparkSession, scenario: Scenario, wanted: list[tuple[Query, Mode]
                 note(f"{view.name}: {row}")
                 check(spark, view, row)
     finally:
+        threshold.stop()
         for i in range(len(wanted)):
             spark.sql(f"DROP INCREMENTAL VIEW IF EXISTS v{i}")
 
@@ -125,16 +132,16 @@ def check(spark: SparkSession, view: Kept, row: Row | None) -> None:
         assert (inserts, deletes, row.jobs) == (0, 0, 0)
         return
     assert row.jobs > 0
+    # Made anew: a state that a round without its packs gave up.
+    lost = mode.changing and row.reason is not None and row.reason.startswith("STATE_LOST: ")
     if row.kind == "INCREMENTAL":
-        # Made anew: a state that a round without its packs gave up.
-        lost = mode.changing and row.reason is not None and row.reason.startswith("STATE_LOST: ")
         assert row.reason is None or lost
         assert (row.rows_out.inserts, row.rows_out.deletes) == (inserts, deletes)
         allowed = {*PACKS} - (mode.disabled[0] if len(set(mode.disabled)) == 1 else frozenset())
         assert set(row.methods) <= allowed
     else:
         assert (row.kind, mode.policy) == ("FULL", "AUTO")
-        assert row.reason.split(":")[0] in {"COST", "NOT_INCREMENTAL"}
+        assert lost or row.reason.split(":")[0] in {"COST", "NOT_INCREMENTAL"}
 
 
 def examples(count: int) -> settings:

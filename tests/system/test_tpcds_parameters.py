@@ -1,4 +1,4 @@
-"""The texts of tpcds.py in DuckDB: all replacements fit, each result is there, and its order leaves nothing open.
+"""The texts of TPC-DS for scale 0.01 in DuckDB: all replacements fit, each has rows, and its order leaves nothing open.
 
 No Spark here. What needs one is that the texts mean the same there.
 """
@@ -13,7 +13,7 @@ from contextlib import ExitStack
 import duckdb
 import pytest
 
-from tests.system.tpcds import replaced, texts
+from benchmarks.texts import replaced, tpcds
 
 Tables = duckdb.DuckDBPyConnection
 NAMES = [f"q{number:02}" for number in range(1, 100)]
@@ -33,8 +33,8 @@ def both() -> Iterator[tuple[Tables, Tables]]:
 
 
 @pytest.fixture(scope="module")
-def made(both: tuple[Tables, Tables]) -> dict[str, str]:
-    return texts(both[0])
+def made() -> dict[str, str]:
+    return tpcds(small=True)
 
 
 def rows(tables: Tables, text: str) -> Counter[tuple[object, ...]]:
