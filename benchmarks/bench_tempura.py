@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from benchmarks import planning, tempura, tpcds
+from benchmarks import planning, tempura, texts, tpcds
 from benchmarks.data import BUILD
 from benchmarks.harness import ROUNDS, SCALE, fresh_session
 from tests.maintain import Changes
@@ -122,7 +122,7 @@ class TestGrid:
         method: str,
     ) -> None:
         """CREATE, and the first run: the filling, or early work."""
-        text, kind = tpcds.queries()[query], tempura.SCENARIOS[scenario]
+        text, kind = texts.tpcds()[f"q{query:02}"], tempura.SCENARIOS[scenario]
         there, rows = arrival
         alone, told = METHODS[method]
         clause = tempura.expected(tempura.ARRIVALS.get(told, there), rows, text)
@@ -208,7 +208,7 @@ class TestPlanning:
         """All queries as the planner gets them."""
         session = _session("tempura-planning")
         tpcds.load_delta(session, tpcds.files(SCALE))
-        found = {number: planning.as_planned(session, text) for number, text in tpcds.queries().items()}
+        found = {number: planning.as_planned(session, text) for number, text in texts.by_number(texts.tpcds()).items()}
         session.stop()
         return found
 

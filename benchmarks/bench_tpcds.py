@@ -1,10 +1,10 @@
-"""TPC-DS with the parameters that DuckDB's texts have, under changes of the tables of facts and of all tables."""
+"""TPC-DS with the standard's parameters, under changes of the tables of facts and of all tables."""
 
 from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from benchmarks import tpcds
+from benchmarks import texts, tpcds
 from benchmarks.harness import Suite, ViewBench, parametrized
 
 pytest_generate_tests = parametrized
@@ -21,7 +21,7 @@ class TestTpcds(ViewBench):
         name="tpcds",
         files=tpcds.files,
         load=tpcds.load_delta,
-        queries=tpcds.queries(),
+        queries=texts.by_number(texts.tpcds()),
         changes={"F": lambda _, seed: tpcds.facts(seed, SHARE), "R": change_r},
         confs=tpcds.CONFS,
     )

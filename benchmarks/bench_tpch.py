@@ -1,7 +1,7 @@
 """TPC-H under change F and change R."""
 
-from benchmarks import changes
-from benchmarks.data import load_delta, tpch_files, tpch_numbers, tpch_query
+from benchmarks import changes, texts
+from benchmarks.data import load_delta, tpch_files
 from benchmarks.harness import Suite, ViewBench, parametrized
 
 pytest_generate_tests = parametrized
@@ -12,6 +12,6 @@ class TestTpch(ViewBench):
         name="tpch",
         files=tpch_files,
         load=load_delta,
-        queries={number: tpch_query(number) for number in tpch_numbers()},
+        queries=texts.by_number(texts.standard("tpch")),
         changes={"F": lambda _, seed: changes.change_f(seed), "R": lambda _, seed: changes.change_r(seed)},
     )

@@ -1,29 +1,31 @@
-"""TPC-H: Parquet files made once by tpchgen-cli and kept under build/, Delta tables made from them, query texts."""
+"""TPC-H: Parquet files made once by tpchgen-cli and kept under build/, Delta tables made from them."""
 
+import fcntl
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import duckdb
 from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
-QUERIES = Path(__file__).resolve().parent / "queries"
 TPCH_TABLES = ("customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier")
 
 
 def kept(name: str, make: Callable[[Path], None]) -> Path:
     """A folder of data under that name; if it is not there, `make` fills it, and it appears when it is complete."""
     folder = BUILD / "data" / name
-    if not folder.exists():
-        temporary = folder.with_name(folder.name + ".tmp")
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        make(temporary)
-        temporary.rename(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(folder.name + ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # who comes second waits, and finds it
+        if not folder.exists():
+            temporary = folder.with_name(folder.name + ".tmp")
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir()
+            make(temporary)
+            temporary.rename(folder)
     return folder
 
 
@@ -45,20 +47,3 @@ def load_delta(spark: SparkSession, files: Path, tables: tuple[str, ...] = TPCH_
             f"CREATE TABLE {name} USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true) "
             f"AS SELECT * FROM parquet.`{files / name}.parquet`"
         )
-
-
-def tpch_query(number: int) -> str:
-    """The text of a TPC-H query with the standard's validation parameters."""
-    return (QUERIES / "tpch" / f"q{number:02d}.sql").read_text().strip()
-
-
-def tpch_numbers() -> tuple[int, ...]:
-    """The TPC-H queries that have a text here."""
-    return tuple(sorted(int(path.stem[1:]) for path in (QUERIES / "tpch").glob("q*.sql")))
-
-
-def standard(connection: duckdb.DuckDBPyConnection, benchmark: str) -> dict[str, str]:
-    """The query texts of `tpch` or `tpcds` by name, q01 and so on, with the parameters that DuckDB gives them."""
-    connection.execute(f"LOAD {benchmark}")
-    rows = connection.execute(f"FROM {benchmark}_queries()").fetchall()
-    return {f"q{number:02}": text.strip().rstrip(";").rstrip() for number, text in rows}

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
-from itertools import count
+from functools import partial
+from itertools import combinations, count
 from unittest import mock
 
 from pyspark.errors import PySparkException
@@ -14,17 +15,15 @@ from pyspark.sql import SparkSession
 
 from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
-from tidemill.plan.ops import Aggregate, Merge, Op, Sum
 from tidemill.plan.query import Query
 from tidemill.rule import engine
-from tidemill.rule.match import Match
 from tidemill.rule.result import Result
 from tidemill.rule.rule import Rule
 from tidemill.search.request import PlanRequest, Point, planned_with
 from tidemill.search.run_plan import ExplainedPlan
-from tidemill.search.seed import COMPOSE, CORE
+from tidemill.search.seed import compose
 from tidemill.settings import PACKS, PlannerSettings
-from tidemill.tvr.form import ATTRIBUTE_DELTA, DELTA, FormKind, Span
+from tidemill.tvr.form import DELTA, Span
 
 SHARE = 0.01
 """Of the rows of each source that come between two points."""
@@ -92,24 +91,7 @@ def _every_interval_by_itself() -> Iterator[None]:
 def _any_order_of_merging() -> Iterator[None]:
     """A change over several steps is put together from every two parts."""
 
-    def compose(memo: Memo) -> None:
-        for tvr in tuple(memo.tvrs):
-            if not tvr.props.reproducible:
-                continue
-            ways: list[tuple[FormKind, Op]] = [(DELTA, Sum())]
-            for op, inputs in tvr.expressions:
-                partial = Match(memo, tvr.number, op, inputs).partial() if isinstance(op, Aggregate) else None
-                ways += [(ATTRIBUTE_DELTA, Merge(partial))] if partial is not None else []
-            times = sorted({memo.timeline.settled(tvr.props.sources, t) for t in memo.timeline.moments})
-            for i, start in enumerate(times):
-                for j, end in enumerate(times[i + 2 :], i + 2):
-                    for middle in times[i + 1 : j]:
-                        for kind, op in ways:
-                            parts = Span(start, middle), Span(middle, end)
-                            groups = tuple(memo.change(tvr.number, kind, part) for part in parts)
-                            memo.put(memo.change(tvr.number, kind, Span(start, end)), op, groups, COMPOSE, CORE)
-
-    with mock.patch("tidemill.search.space.compose", compose):
+    with mock.patch("tidemill.search.space.compose", partial(compose, order=lambda times: combinations(times, 3))):
         yield
 
 

@@ -58,7 +58,8 @@ def view_lines(figures: Sequence[Figures], name: str, note: str) -> Iterable[str
     """How it was measured, then one table per kind of change."""
     yield f"## {name.upper()}, scale {figures[0]['scale']:g}"
     yield ""
-    yield f"{note} Medians over the rounds; every view was verified after every refresh."
+    yield f"{note} Medians over the rounds, the first of each kind left out;"
+    yield "every view was verified after every refresh."
     for change, title in TITLES.items():
         found = [f for f in figures if f["change"].rstrip("0123456789") == change]
         if found:

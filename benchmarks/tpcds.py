@@ -8,7 +8,7 @@ import duckdb
 from pyspark.sql import SparkSession
 
 from benchmarks.changes import Table, delete, merge, update
-from benchmarks.data import kept, standard
+from benchmarks.data import kept
 
 CONFS = {"spark.sql.ansi.doubleQuotedIdentifiers": "true"}
 """What some of the texts need of a session: they quote names."""
@@ -158,9 +158,3 @@ def dimensions(spark: SparkSession, seed: int, share: float) -> tuple[str, ...]:
         update(table, seed, 1) if spark.table(table.name).count() <= FEW else merge(table, seed, share)
         for table in DIMENSIONS
     )
-
-
-def queries() -> dict[int, str]:
-    """The texts by number, with the parameters that DuckDB gives them."""
-    with duckdb.connect() as connection:
-        return {int(name[1:]): text for name, text in standard(connection, "tpcds").items()}

@@ -10,12 +10,11 @@ from collections.abc import Callable
 from pyspark.sql import Row, SparkSession
 from rich.console import Console
 
-from benchmarks import changes
-from benchmarks.data import tpch_query
+from benchmarks import changes, texts
 from examples.demo import report, running_example, world
 from tidemill.calibrate.measure import Measure, Measured
 
-QUERIES = (1, 3, 5, 10)
+QUERIES = {name: texts.standard("tpch")[name] for name in ("q01", "q03", "q05", "q10")}
 SHARE = 0.01
 Change = Callable[[int, float], tuple[str, ...]]
 ROUNDS: tuple[tuple[str, str, Change | None], ...] = (
@@ -55,10 +54,9 @@ def create_views(spark: SparkSession, out: Console) -> None:
     """Create and fill one view per query."""
     report.heading(out, "Incremental views", "Created and filled; CREATE is run 0 of each.")
     filled = {}
-    for number in QUERIES:
-        name = f"q{number}"
-        spark.sql(f"CREATE INCREMENTAL VIEW {name} SCHEDULE (ON DEMAND) AS {tpch_query(number)}")
-        report.statement(out, f"CREATE INCREMENTAL VIEW {name} SCHEDULE (ON DEMAND) AS {tpch_query(number)}")
+    for name, query in QUERIES.items():
+        spark.sql(f"CREATE INCREMENTAL VIEW {name} SCHEDULE (ON DEMAND) AS {query}")
+        report.statement(out, f"CREATE INCREMENTAL VIEW {name} SCHEDULE (ON DEMAND) AS {query}")
         filled[name] = spark.sql(f"SHOW REFRESHES IN {name}").collect()[0]
     content = [(v, r.kind, f"{r.rows_out.inserts:,}", r.jobs, f"{r.cpu_ms:,}") for v, r in filled.items()]
     report.rows(out, ("view", "kind", "rows", "jobs", "CPU ms"), content)
@@ -69,18 +67,17 @@ def run_round(spark: SparkSession, out: Console, statements: tuple[str, ...]) ->
     for statement in statements:
         report.statement(out, statement)
     changes.apply(spark, statements)
-    views = [f"q{number}" for number in QUERIES]
-    runs: dict[str, Row] = {v: spark.sql(f"REFRESH INCREMENTAL VIEW {v}").collect()[0] for v in views}
-    verified: dict[str, Row] = {v: spark.sql(f"VERIFY INCREMENTAL VIEW {v}").collect()[0] for v in views}
-    recomputed = {f"q{number}": recompute(spark, number) for number in QUERIES}
+    runs: dict[str, Row] = {v: spark.sql(f"REFRESH INCREMENTAL VIEW {v}").collect()[0] for v in QUERIES}
+    verified: dict[str, Row] = {v: spark.sql(f"VERIFY INCREMENTAL VIEW {v}").collect()[0] for v in QUERIES}
+    recomputed = {name: recompute(spark, name) for name in QUERIES}
     report.refreshes(out, runs, verified, recomputed)
     return all(row.matches for row in verified.values())
 
 
-def recompute(spark: SparkSession, number: int) -> Measured:
+def recompute(spark: SparkSession, name: str) -> Measured:
     """What the same answer costs without Tidemill: run the query again and write its result."""
     with Measure(spark) as measured:
-        spark.sql(tpch_query(number)).write.mode("overwrite").parquet(str(world.FOLDER / "recomputed" / f"q{number}"))
+        spark.sql(QUERIES[name]).write.mode("overwrite").parquet(str(world.FOLDER / "recomputed" / name))
     return measured
 
 
