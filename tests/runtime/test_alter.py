@@ -240,6 +240,25 @@ def test_a_location_is_attached_under_another_text(
     assert spark.catalog.getTable("v").description == "new"
 
 
+def test_a_location_is_not_attached_under_terms_that_the_view_cannot_have(
+    spark: SparkSession, db: str, tmp_path: Path, fails: Fails
+) -> None:
+    spark.sql("CREATE TABLE t (k INT, _change_type INT) USING delta")
+    create = f"CREATE INCREMENTAL VIEW v USING delta LOCATION '{tmp_path}/v' {{}} AS SELECT k FROM t"
+    spark.sql(create.format("SCHEDULE (ON DEMAND)"))
+    spark.sql("DROP INCREMENTAL VIEW v")
+    before = files_under(tmp_path)
+    for clauses, error in (
+        ("SCHEDULE (AT '08:00') REFRESH POLICY STRICT", "TIDEMILL_SOURCE_WITHOUT_CHANGES"),
+        ("TBLPROPERTIES ('delta.columnMapping.mode' = 'name') SCHEDULE (AT '08:00')", "TIDEMILL_INVALID_CLAUSE"),
+    ):
+        fails(create.format(clauses), error)
+        assert files_under(tmp_path) == before
+        assert spark.sql("SHOW INCREMENTAL VIEWS").collect() == []
+    spark.sql(create.format("SCHEDULE (ON DEMAND)"))
+    assert "08:00" not in show_create(spark)
+
+
 @contextmanager
 def before(step: str, action: Callable[[], None]) -> Iterator[None]:
     """`action` comes before the content is published, or the catalog altered; if it raises, nothing follows."""

@@ -75,7 +75,7 @@ def _check(jvm: Jvm, view: View, action: Action) -> None:
         case SetExpect(expect):
             arrivals.expectations(expect, view.definition.namespace, (s["name"] for s in view.definition.sources))
         case SetProperties():
-            _with(view, action).result.check()
+            view.amended(action).result.check()
         case UnsetProperties(keys, if_exists) if not if_exists:
             known = dict(view.definition.create.properties)
             unknown = [k for k in keys if k not in known]
@@ -96,12 +96,7 @@ def _dated(view: View, action: Action) -> Action:
     return replace(action, run=view.head.run if view.head else None) if isinstance(action, SetExpect) else action
 
 
-def _with(view: View, action: Action) -> View:
-    definition = view.definition
-    return View(replace(definition, amendments=(*definition.amendments, action)), view.files, view.head, view.entry)
-
-
 def _tell_readers(view: View, action: Action) -> None:
     """Comment and properties stand in the catalog entry too, and in a Delta table."""
     if isinstance(action, SetComment | SetProperties | UnsetProperties):
-        _with(view, action).describe()
+        view.amended(action).describe()

@@ -53,8 +53,7 @@ def attach(
                 return False
             raise TidemillError("TIDEMILL_LOCATION_MISMATCH", {"location": location, "reason": reason})
         warnings += draft.warnings(jvm)
-        view.result.check()
-        view = _amended(view, draft)
+        view = _amended(jvm, view, draft)
         if view.head is None and not statement.deferred:
             _fill(jvm, view, draft)
         create = view.definition.create
@@ -75,9 +74,17 @@ def attach(
     return True
 
 
-def _amended(view: View, draft: Draft) -> View:
-    """The view as the statement has it: before the catalog has it, for then the statement cannot be said again."""
-    for action in _amendments(view, draft):
+def _amended(jvm: Jvm, view: View, draft: Draft) -> View:
+    """The view as the statement has it: before the catalog has it, for then the statement cannot be said again.
+
+    Raises what the new clauses raise of a view that cannot have them; nothing is changed then.
+    """
+    actions = _amendments(view, draft)
+    wanted = view.amended(*actions)
+    wanted.result.check()
+    if any(isinstance(action, SetPolicy) for action in actions):
+        planning.filling(draft.working, draft.document, wanted.definition.terms, sessions.planner_settings(jvm))
+    for action in actions:
         views.amend(view, action)
     now = views.at_location(view.files, view.location, view.definition.name)
     assert now is not None, view.location

@@ -155,6 +155,11 @@ class View:
         else:
             self.result.publish(self.head, self.head)
 
+    def amended(self, *actions: Action) -> View:
+        """As it will be once these are committed."""
+        definition = self.definition.amended_by((*self.definition.amendments, *actions))
+        return View(definition, self.files, self.head, self.entry)
+
     def publish_if_behind(self) -> None:
         """Does what a statement that died behind its commit left undone (design 9a.2).
 
