@@ -65,8 +65,9 @@ LEAST_KEY_SHARE = 0.0005
 """Share of rows that it leaves at the least."""
 UNKNOWN_LIMIT = 100.0
 """Rows of a LIMIT that is no literal."""
-CHANGE_FILES = 6
-"""A change is in small files of several commits: opening them (`source`) costs as much as so many snapshots."""
+CHANGE_FILES = {"delta": 6}
+"""By kind of source, as so many snapshots opening a change costs (`source`), 1 for the others: that of a Delta table is
+in small files of several commits, each told by its log."""
 SORT_PASSES = 2
 """Passes over a row (`row`) to keep the first ones of an order."""
 
@@ -178,8 +179,9 @@ class DefaultCostModel:
                 return CpuMs(self.source + output * (self.scan + self._values([c for c, _ in columns], facts.query)))
             case StateScan() | ResultScan() | HeldScan():
                 return CpuMs(output * self.kept)
-            case Changes():
-                return CpuMs(CHANGE_FILES * self.source + output * self.changes)
+            case Changes(source):
+                files = CHANGE_FILES.get(facts.query.sources[source].kind, 1)
+                return CpuMs(files * self.source + output * self.changes)
             case Join(kind="inner"):
                 return CpuMs(self._joining(inputs, output) + output * self.row)
             case Join(kind):
