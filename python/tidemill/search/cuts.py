@@ -76,6 +76,8 @@ def _below(memo: Memo, cut: _Cut, op: Op, inputs: tuple[int, ...]) -> Iterator[t
     on, nulls = cut.op.on, cut.op.nulls
     if _of_a_source(memo, cut.number):
         return  # Spark selects rows where it reads them, before it looks at keys
+    if not _read(memo, on):
+        return  # all rows or none, as of a global group
 
     def whole(i: int) -> int:
         return memo.form(i, at(SNAPSHOT, cut.time))

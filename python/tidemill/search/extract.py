@@ -94,10 +94,10 @@ class Extractor:
         self.runs = (Run(memo.timeline.whole.new),) if runs is None else tuple(runs)
         self._settling = Settling(memo, model, facts, allowed, prefer, self.runs, savable, ways or Ways())
         self._staged: dict[int, Rows] = {}
-        self._told_by = {
-            group: {way.inputs[0] for way in ways if isinstance(way.expression.op, Less)}
-            for group, ways in self._settling.ways_of.items()
-        }
+        self._told_by: dict[int, set[int]] = {}
+        for group, known in self._settling.ways_of.items():
+            if after := {way.inputs[0] for way in known if isinstance(way.expression.op, Less)}:
+                self._told_by[group] = after
         self._plain = self._settling.settle({})
         self._written = frozenset(map(self.place, written))
         self._copies = {self.place(copy): self.place(of) for copy, of in (copies or {}).items()}
@@ -292,13 +292,14 @@ class Extractor:
         What could be told by it, as rows before a change by those after it, would be read there and not be computed.
         """
         told: dict[Place, list[float]] = defaultdict(list)
-        for p in plan:
-            for after in self._told_by.get(p.group, ()) if p.choice.expression is not None else ():
+        computed = [p for p in plan if p.choice.expression is not None]
+        for p in computed:
+            for after in self._told_by.get(p.group, ()):
                 told[after, p.run].append(preference_apart(p.choice.cost) * p.times)
         found: dict[Place, float] = {}
-        for p in plan:
+        for p in computed:
             others = told.get((p.group, p.run), [])
-            if p.once or p.reads + len(others) < 2 or p.choice.expression is None or not self._has_columns(p):
+            if p.once or p.reads + len(others) < 2 or not self._has_columns(p):
                 continue
             handling = self._model.save(p.choice.rows) + self._model.load(p.choice.rows) * (p.reads + len(others))
             saved = preference_apart(p.choice.cost) * (p.reads - 1) + sum(others)
