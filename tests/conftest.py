@@ -33,15 +33,8 @@ OPTIONS = "JDK_JAVA_OPTIONS"
 
 
 LONGEST = {
-    *(
-        "test_random.py",
-        "test_tpch.py",
-        "test_tpcds.py",
-        "test_operators.py",
-        "test_faults.py",
-        "test_delta_sources.py",
-    ),
-    *("test_kill.py", "test_readers.py", "test_pitfalls.py", "test_planner_process.py", "test_calibrate.py"),
+    *("test_random.py", "test_tpch.py", "test_tpcds.py", "test_operators.py", "test_faults.py", "test_kill.py"),
+    *("test_delta_sources.py", "test_readers.py", "test_pitfalls.py", "test_planner_process.py", "test_calibrate.py"),
 }
 """Files of tests that take minutes: they come first, lest one process end long after the other."""
 
@@ -51,9 +44,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Programs that tests start live for seconds: not worth the second compiler, nor threads that collect."""
     os.environ[OPTIONS] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Failures(config))
+
+
+class Failures:
+    """Names each failure when it happens: of a suite that is stopped, the closing summary never comes."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            terminal.ensure_newline()
+            terminal.write_line(f"FAILED {report.nodeid}")
+            terminal.write_line("\n".join(line for line in report.longreprtext.splitlines() if line.startswith("E ")))
 
 
 @pytest.fixture(scope="session")

@@ -16,13 +16,13 @@ OTHER = "SELECT k, n, s + n AS m FROM (SELECT k, sum(v) AS s, count(*) AS n FROM
 
 @pytest.mark.parametrize("clause", ["", "FULL"])
 def test_refresh(spark: SparkSession, view: str, clause: str) -> None:
-    refreshing(spark, clause, part=3 if clause else 1)
+    refreshing(spark, clause, part=6 if clause else 1)
 
 
 @pytest.mark.parametrize("result", ["USING delta", "PARTITIONED BY (k)"])
 def test_refresh_of_other_results(spark: SparkSession, events: str, result: str) -> None:
     spark.sql(f"CREATE INCREMENTAL VIEW v {result} SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {BY_KEY}")
-    assert "delta publish" in refreshing(spark, part=6) or "delta" not in result
+    assert "delta publish" in refreshing(spark, part=9) or "delta" not in result
 
 
 def refreshing(spark: SparkSession, clause: str = "", part: int = 1) -> list[str]:
@@ -77,7 +77,7 @@ def test_create(spark: SparkSession, events: str, words: str) -> None:
         assert difference(spark, f"v{trial}", BY_KEY) == (0, 0), where
         spark.sql(f"DROP INCREMENTAL VIEW v{trial}")
 
-    endure(spark, lambda _: None, statement, after, 4 if initialize else 7, part=3 if words else 1)
+    endure(spark, lambda _: None, statement, after, 4 if initialize else 7, part=6 if words else 1)
 
 
 def test_the_first_run_of_a_view_that_was_not_filled(spark: SparkSession, events: str) -> None:
@@ -135,7 +135,7 @@ def test_another_query(spark: SparkSession, events: str, words: str, using: str)
         spark.sql(f"{words} {query(trial)}")
         assert difference(spark, "v", query(trial)) == (0, 0), where
 
-    endure(spark, prepare, lambda trial: f"{words} {query(trial)}", after, 8, part=12 if using else 3)
+    endure(spark, prepare, lambda trial: f"{words} {query(trial)}", after, 8, part=16 if using else 6)
 
 
 def test_amendments_and_another_name(spark: SparkSession, view: str) -> None:

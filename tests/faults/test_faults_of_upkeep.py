@@ -106,7 +106,7 @@ def test_a_location_where_a_view_was(spark: SparkSession, events: str, tmp_path:
         assert (row.run, row.kind) == (trial + 1, "INCREMENTAL"), where
         assert difference(spark, "v", BY_KEY) == (0, 0), where
 
-    points = endure(spark, prepare, create, after, 6)
+    points = endure(spark, prepare, create, after, 6, part=2)
     assert "run" not in points
     assert points[-1] == "catalog create_table"
     spark.sql("DROP INCREMENTAL VIEW v")
@@ -127,5 +127,5 @@ def test_drop(spark: SparkSession, events: str, using: str) -> None:
     def prepare(_: int) -> None:
         spark.sql(create)
 
-    part = 3 if using else 1
+    part = 6 if using else 2
     endure(spark, prepare, lambda _: "DROP INCREMENTAL VIEW v", after, 7, (*KINDS, HALFWAY), part)

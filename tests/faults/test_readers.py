@@ -24,7 +24,7 @@ from tidemill.runtime import apply
 
 pytestmark = pytest.mark.slow
 
-COMMITS = int(os.environ.get("TIDEMILL_COMMITS", "8"))
+COMMITS = int(os.environ.get("TIDEMILL_COMMITS", "5"))
 OR_REPLACE, DEMAND = "CREATE OR REPLACE INCREMENTAL VIEW v", "SCHEDULE (ON DEMAND)"
 
 

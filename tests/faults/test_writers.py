@@ -24,7 +24,7 @@ from tests.faults.processes import Process, started
 
 pytestmark = pytest.mark.slow
 
-WRITERS = [int(number) for number in os.environ.get("TIDEMILL_WRITERS", "2,8").split(",")]
+WRITERS = [int(number) for number in os.environ.get("TIDEMILL_WRITERS", "2,4").split(",")]
 COMMITS = int(os.environ.get("TIDEMILL_COMMITS", "4"))
 ROWS = 40
 """In each file of the source."""

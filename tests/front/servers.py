@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +16,7 @@ import pyspark
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from tests.conftest import files_under
 from tidemill.bridge.attach import DELTA_CATALOG, DELTA_EXTENSION, EXTENSION
 from tidemill.bridge.jar import jar_path
 from tidemill.cli import PYTHON
@@ -125,6 +126,15 @@ def await_writer(location: Path, running: Future[Any]) -> None:
         assert not running.done(), running.result()
         time.sleep(0.02)
     time.sleep(0.3)
+
+
+def about_to_work_long(sql: Callable[[str], Any], location: Path) -> list[str]:
+    """A view `v` of LONG, at that location, whose next refresh takes seconds; the files that lie there."""
+    sql("TRUNCATE TABLE t")
+    sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS {LONG}")
+    kept = files_under(location)
+    sql("INSERT INTO t (a) VALUES (1)")
+    return kept
 
 
 @contextmanager

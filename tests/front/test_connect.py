@@ -13,7 +13,7 @@ from pyspark.sql import Row, SparkSession
 
 import tidemill
 from tests.conftest import files_under
-from tests.front.servers import LONG, Server, await_writer
+from tests.front.servers import Server, about_to_work_long, await_writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,10 +112,7 @@ def test_parameters_are_refused_in_our_statements(remote: SparkSession) -> None:
 
 def test_cancelled_by_the_client(remote: SparkSession, server: Server) -> None:
     location = server.location("remote", "v")
-    remote.sql("TRUNCATE TABLE t")
-    remote.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS {LONG}")
-    kept = files_under(location)
-    remote.sql("INSERT INTO t VALUES (1, 1)")
+    kept = about_to_work_long(remote.sql, location)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(remote.sql, "REFRESH INCREMENTAL VIEW v")
         await_writer(location, running)

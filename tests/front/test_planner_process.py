@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.conftest import files_under
-from tests.front.servers import LONG, Connection, Refused, Server, await_writer
+from tests.front.servers import LONG, Connection, Refused, Server, about_to_work_long, await_writer
 
 pytestmark = pytest.mark.slow
 WHERE = "SCHEDULE (ON DEMAND)"
@@ -110,10 +110,7 @@ def test_killed_in_the_middle_of_vacuum(server: Server, jdbc: Connection) -> Non
 
 def test_killed_in_the_middle_of_a_refresh(server: Server, jdbc: Connection) -> None:
     location = server.location("dying", "v")
-    jdbc.sql("TRUNCATE TABLE t")
-    jdbc.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS {LONG}")
-    kept = files_under(location)
-    jdbc.sql("INSERT INTO t VALUES (1)")
+    kept = about_to_work_long(jdbc.sql, location)
     kill_during(server, jdbc, "REFRESH INCREMENTAL VIEW v FULL", location)
     assert jdbc.sql("SELECT * FROM v") == []
     assert len(jdbc.sql("SHOW REFRESHES IN v")) == 1

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.conftest import files_under
 from tests.faults.checks import wait_for
-from tests.front.servers import LONG, Connection, Refused, Server, await_writer
+from tests.front.servers import Connection, Refused, Server, about_to_work_long, await_writer
 from tests.front.test_view_guard import REFUSED
 
 pytestmark = pytest.mark.slow
@@ -126,10 +126,7 @@ def test_two_connections_with_settings_of_their_own(spark: SparkSession, server:
 def test_cancelled_by_the_client(server: Server, jdbc: Connection) -> None:
     (current,) = jdbc.sql("SELECT current_database() AS name")
     location = server.location(str(current["name"]), "v")
-    jdbc.sql("TRUNCATE TABLE t")
-    jdbc.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS {LONG}")
-    kept = files_under(location)
-    jdbc.sql("INSERT INTO t VALUES (1, 1)")
+    kept = about_to_work_long(jdbc.sql, location)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(jdbc.sql, "REFRESH INCREMENTAL VIEW v")
         await_writer(location, running)

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
-from tests.conftest import difference, files_under, location_of
+from tests.conftest import difference, files_under, location_of, packs
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,11 @@ def world(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[World
 
 
 @pytest.fixture
-def fresh(world: World, request: pytest.FixtureRequest) -> World:
-    """The module's database without the tables and views of the test before."""
+def fresh(world: World, request: pytest.FixtureRequest) -> Iterator[World]:
+    """The module's database without the tables and views of the test before.
+
+    What sources tell is read as changes wherever they can tell it: of tables so small, reading all would cost less.
+    """
     spark = world.spark
     world.queries.clear()
     spark.sql(f"USE {request.module.__name__.rsplit('.', 1)[-1]}_db")
@@ -123,7 +126,8 @@ def fresh(world: World, request: pytest.FixtureRequest) -> World:
     for row in spark.sql("SHOW TABLES").collect():
         if not row.isTemporary:
             spark.sql(f"DROP TABLE `{row.tableName}`")
-    return world
+    with packs(spark, prefer="delta"):
+        yield world
 
 
 Jobs = Callable[[Callable[[], object]], int]

@@ -240,9 +240,9 @@ def test_an_old_snapshot_that_is_gone_while_the_changes_are_there(fresh: World, 
     table(world, feed)
     world.change("CREATE TABLE u (k INT, w INT) USING delta", "INSERT INTO u VALUES (1, 1), (2, 2), (2, 2), (6, 6)")
     query = "SELECT t.k, v, w FROM t {} JOIN u ON t.k = u.k"
-    world.view("inner_rows", query.format(""), "INCREMENTAL")
-    world.view("outer_rows", query.format("LEFT"), "AUTO")
-    world.view("groups", "SELECT w, MAX(v) AS m, COUNT(*) AS n FROM t JOIN u ON t.k = u.k GROUP BY w", "AUTO")
+    groups = "SELECT w, MAX(v) AS m, COUNT(*) AS n FROM t JOIN u ON t.k = u.k GROUP BY w"
+    for name, text in {"inner_rows": query.format(""), "outer_rows": query.format("LEFT"), "groups": groups}.items():
+        world.view(name, text, "INCREMENTAL")
 
     def refreshed(*allowed: str) -> dict[str, str]:
         kinds: dict[str, str] = {}

@@ -25,7 +25,7 @@ from tidemill.settings import PACKS
 
 SEED = int(os.environ.get("TIDEMILL_SEED", "20260"))
 EXAMPLES = int(os.environ.get("TIDEMILL_EXAMPLES", "0"))
-FEW, MANY = EXAMPLES or 2, EXAMPLES or 24
+FEW, MANY = EXAMPLES or 1, EXAMPLES or 24
 PAIRS = 200
 DATABASE = "random_views"
 
