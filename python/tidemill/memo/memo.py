@@ -8,6 +8,7 @@ be the same; groups found equal are merged.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -96,6 +97,8 @@ class Memo:
         self._tvr_of: dict[tuple[Op, tuple[int, ...]], int] = {}
         self._group_of: dict[tuple[Op, tuple[int, ...]], int] = {}
         self._parent: list[int] = []
+        self._read_by: dict[int, set[int]] = defaultdict(set)
+        self._absorbed: list[int] = []
 
     def emit(self, kind: EventKind, rule: str, place: int, detail: str = "") -> None:
         """Tell the readers."""
@@ -283,6 +286,8 @@ class Memo:
             return True
         self._group_of[key] = group
         self.groups[group].expressions.append(expression)
+        for i in expression.inputs:
+            self._read_by[i].add(group)
         return True
 
     def _merge(self, keep: int, other: int, rule: str) -> None:
@@ -290,38 +295,48 @@ class Memo:
         self._rebuild()
 
     def _join(self, keep: int, other: int, rule: str) -> None:
-        keep, other = self.find(keep), self.find(other)
+        keep, other = self._absorb(self.find(keep), self.find(other))
+        self.emit("merged", rule, keep, f"with {other}")
+
+    def _absorb(self, keep: int, other: int) -> tuple[int, int]:
+        """Let one group stand for another as well, that of a form before that of a part; which did, and for which."""
         if self.groups[keep].about is None:
             keep, other = other, keep
         self._parent[other] = keep
+        known = {(e.op, e.inputs) for e in self.groups[keep].expressions}
         moved = self.groups[other].expressions
-        self.groups[keep].expressions.extend(e for e in moved if e not in self.groups[keep].expressions)
+        self.groups[keep].expressions.extend(e for e in moved if (e.op, e.inputs) not in known)
         self.groups[other].expressions = []
-        self.emit("merged", rule, keep, f"with {other}")
+        self._absorbed.append(other)
+        return keep, other
 
     def _rebuild(self) -> None:
-        """Rewrite inputs to the groups that stand for them; expressions that became equal merge their groups."""
-        while True:
-            seen: dict[tuple[Op, tuple[int, ...]], int] = {}
-            clash: tuple[int, int] | None = None
-            for group in self.live_groups():
-                fresh: dict[tuple[Op, tuple[int, ...]], Expression] = {}
-                for e in group.expressions:
-                    inputs = tuple(self.find(i) for i in e.inputs)
-                    fresh.setdefault((e.op, inputs), Expression(e.op, inputs, e.rule, e.pack))
-                group.expressions = list(fresh.values())
-                for key in fresh:
-                    if seen.setdefault(key, group.number) != group.number:
-                        clash = (seen[key], group.number)
-            self._group_of = seen
-            if clash is None:
-                return
-            keep, other = clash
-            if self.groups[keep].about is None:
-                keep, other = other, keep
-            self._parent[other] = keep
-            self.groups[keep].expressions.extend(self.groups[other].expressions)
-            self.groups[other].expressions = []
+        """Rewrite inputs to the groups that stand for them; expressions that became equal merge their groups.
+
+        Only groups that read an absorbed one are looked at (congruence closure with a list of readers: Downey, Sethi
+        and Tarjan, JACM 1980).
+        """
+        while self._absorbed:
+            gone = self._absorbed.pop()
+            readers = sorted({self.find(group) for group in self._read_by.pop(gone, ())})
+            self._read_by[self.find(gone)].update(readers)
+            for reader in readers:
+                self._rewrite(self.find(reader))
+
+    def _rewrite(self, group: int) -> None:
+        fresh: dict[tuple[Op, tuple[int, ...]], Expression] = {}
+        for e in self.groups[group].expressions:
+            inputs = tuple(map(self.find, e.inputs))
+            if inputs != e.inputs:
+                self._group_of.pop((e.op, e.inputs), None)
+                e = Expression(e.op, inputs, e.rule, e.pack)
+            fresh.setdefault((e.op, inputs), e)
+        self.groups[group].expressions = list(fresh.values())
+        for key in fresh:
+            here = self.find(group)
+            known = self.find(self._group_of.setdefault(key, here))
+            if known != here:
+                self._absorb(min(known, here), max(known, here))
 
     def live_groups(self) -> Iterator[Group]:
         """The groups that stand for themselves."""
