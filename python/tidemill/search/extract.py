@@ -129,7 +129,7 @@ class Extractor:
     def _settle(self) -> None:
         staged = {(group, 0): Given(rows) for group, rows in self._staged.items()}
         self._best = self._plain
-        self._chosen: list[Mapping[Place, Choice]] = [{}, self._plain, self._best]
+        self._chosen = [self._plain, self._plain, self._best]
         self._made: dict[Place, _Made] = {}
         once = [
             place
@@ -157,10 +157,20 @@ class Extractor:
 
     def _cheapest(self, place: Place, written: int) -> Choice:
         """The cheapest way to compute something that reads nothing but what is written, as a set of bits."""
+        plain = self._plain[place]
+        for bound in (plain.cost, inf):  # a way whose inputs cost more costs more itself
+            self._best.reach(bound)
+            fit = (choice for choice in self._choices(place) if not choice.uses & ~written)
+            found = min(fit, key=lambda choice: choice.cost, default=None)
+            if found is not None and found.cost <= bound:
+                return found
+        return plain
+
+    def _choices(self, place: Place) -> list[Choice]:
+        """The ways to compute something whose inputs are found."""
         group, run = place
-        ways = (w for w in self._settling.ways_of[group] if all((i, run) in self._best for i in w.inputs))
-        choices = [self._settling.choice(way, run, self._best) for way in ways if way.inputs]
-        return min((c for c in choices if not c.uses & ~written), key=lambda c: c.cost, default=self._plain[place])
+        ways = (w for w in self._settling.ways_of[group] if all((i, run) in self._best.found for i in w.inputs))
+        return [self._settling.choice(way, run, self._best) for way in ways if way.inputs]
 
     def _making(self, place: Place, given: Mapping[Place, Given], written: int) -> _Made:
         """How something is computed where only a part is written: as where all is, if it does not read the others."""

@@ -6,10 +6,12 @@ generalisation of Dijkstra's algorithm: a choice only ever uses what was settled
 
 from __future__ import annotations
 
-import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
 from typing import NamedTuple, TypeAlias
 
 from tidemill.memo.memo import Expression, Memo
@@ -131,15 +133,15 @@ class Settling:
         self._facts = facts
         self._runs = runs
         self._savable = savable
-        self._ways = list(self._allowed(ways, allowed, prefer))
-        self._missing = [len(way.distinct) for way in self._ways]
-        self._leaves = [way for way in self._ways if not way.inputs]
-        self._readers: dict[int, list[int]] = defaultdict(list)
+        self.ways = list(self._allowed(ways, allowed, prefer))
+        self._inputs = [len(way.distinct) for way in self.ways]
+        self._leaves = [way for way in self.ways if not way.inputs]
+        self.readers: dict[int, list[int]] = defaultdict(list)
         self.ways_of: dict[int, list[Way]] = defaultdict(list)
-        for number, way in enumerate(self._ways):
+        for number, way in enumerate(self.ways):
             self.ways_of[way.group].append(way)
             for i in way.distinct:
-                self._readers[i].append(number)
+                self.readers[i].append(number)
 
     def _allowed(self, ways: Ways, allowed: Callable[[int, Expression], bool], prefer: str | None) -> Iterator[Way]:
         for group in self._memo.live_groups():
@@ -149,49 +151,37 @@ class Settling:
                 behind = preferred and e.pack != prefer and e.rule not in {READ_STATE, READ_RESULT}
                 yield ways.way(self._memo, group.number, e, behind=behind)
 
-    def settle(self, given: Mapping[Place, Given]) -> dict[Place, Choice]:
+    def settle(self, given: Mapping[Place, Given]) -> Settled:
         """The cheapest choice for every place that can be had, where some are written already."""
-        best: dict[Place, Choice] = {}
-        heap: list[tuple[float, int, Place, Choice]] = []
-        missing = [self._missing.copy() for _ in self._runs]
-        order = 0
+        return Settled(self, given)
 
-        def offer(place: Place, choice: Choice) -> None:
-            nonlocal order
-            order += 1
-            heapq.heappush(heap, (choice.cost, order, place, choice))
+    def missing(self) -> list[list[int]]:
+        """By run and way, how many of its inputs have to be had first."""
+        return [self._inputs.copy() for _ in self._runs]
 
+    def first(self, given: Mapping[Place, Given]) -> Iterator[tuple[Place, Choice]]:
+        """What needs nothing else: what is written, and what each run can read."""
         for place, what in given.items():
             load = self._model.load(what.rows)
-            offer(place, Choice(None, what.rows, load, load * self._runs[place[1]].price, uses=what.bit))
+            yield place, Choice(None, what.rows, load, load * self._runs[place[1]].price, uses=what.bit)
         for way in self._leaves:
             for i, run in enumerate(self._runs):
                 place = (way.group, i)
                 if place not in given and self._is_there(way.expression.op, run):
-                    offer(place, self.choice(way, i, best))
-        while heap:
-            _, _, place, choice = heapq.heappop(heap)
-            if place in best:
-                continue
-            best[place] = choice
-            group, i = place
-            if choice.saved is None and self._savable(group):
-                for later in range(i + 1, len(self._runs)):
-                    offer((group, later), self._loaded(choice, i, later, written=place in given))
-            lacking = missing[i]
-            for number in self._readers[group]:
-                lacking[number] -= 1
-                if lacking[number]:
-                    continue
-                way = self._ways[number]
-                place = (way.group, i)
-                if place not in best and place not in given:  # what is settled was cheaper
-                    offer(place, self.choice(way, i, best))
-        return best
+                    yield place, self._chosen(way, i, ())
 
-    def choice(self, way: Way, run: int, best: Mapping[Place, Choice]) -> Choice:
-        """A way at a run, its inputs being chosen."""
-        inputs = [best[i, run] for i in way.inputs]
+    def loaded(self, place: Place, choice: Choice, *, written: bool) -> Iterator[tuple[Place, Choice]]:
+        """What a run computes, or has written, as later ones load it."""
+        group, run = place
+        if choice.saved is None and self._savable(group):
+            for later in range(run + 1, len(self._runs)):
+                yield (group, later), self._loaded(choice, run, later, written=written)
+
+    def choice(self, way: Way, run: int, best: Settled) -> Choice:
+        """A way at a run, its inputs being found."""
+        return self._chosen(way, run, [best.found[i, run] for i in way.inputs])
+
+    def _chosen(self, way: Way, run: int, inputs: Sequence[Choice]) -> Choice:
         rows = tuple([(choice.rows, choice.settled) for choice in inputs])
         if rows not in way.estimated:
             way.estimated[rows] = self._estimate(way, inputs)
@@ -243,3 +233,63 @@ class Settling:
         return Choice(
             None, choice.rows, load, cost + choice.cost + save * self._runs[run].price, run, save, choice.uses
         )
+
+
+class Settled:
+    """The cheapest choice for each place, looked for in the order of costs, and only as far as somebody asks.
+
+    What costs more than all that is wanted is never looked at.
+
+    `found`: the choices so far.
+    """
+
+    def __init__(self, settling: Settling, given: Mapping[Place, Given]) -> None:
+        self.found: dict[Place, Choice] = {}
+        self._settling = settling
+        self._given = given
+        self._heap: list[tuple[float, int, Place, Choice]] = []
+        self._offers = count()
+        self._missing = settling.missing()
+        for place, choice in settling.first(given):
+            self._offer(place, choice)
+
+    def __contains__(self, place: Place) -> bool:
+        return self.get(place) is not None
+
+    def __getitem__(self, place: Place) -> Choice:
+        """Raises KeyError for a place that cannot be had."""
+        self._go_on(place, inf)
+        return self.found[place]
+
+    def get(self, place: Place) -> Choice | None:
+        """None for a place that cannot be had."""
+        self._go_on(place, inf)
+        return self.found.get(place)
+
+    def reach(self, cost: float) -> None:
+        """Finds all that costs so much or less."""
+        self._go_on(None, cost)
+
+    def _go_on(self, wanted: Place | None, cost: float) -> None:
+        """Settles until something is, or until all the rest costs more."""
+        found, heap, settling = self.found, self._heap, self._settling
+        while heap and wanted not in found and heap[0][0] <= cost:
+            _, _, place, choice = heappop(heap)
+            if place in found:
+                continue
+            found[place] = choice
+            for later, loaded in settling.loaded(place, choice, written=place in self._given):
+                self._offer(later, loaded)
+            run = place[1]
+            lacking = self._missing[run]
+            for number in settling.readers[place[0]]:
+                lacking[number] -= 1
+                if lacking[number]:
+                    continue
+                way = settling.ways[number]
+                above = (way.group, run)
+                if above not in found and above not in self._given:  # what is settled was cheaper
+                    self._offer(above, settling.choice(way, run, self))
+
+    def _offer(self, place: Place, choice: Choice) -> None:
+        heappush(self._heap, (choice.cost, next(self._offers), place, choice))
