@@ -178,7 +178,7 @@ class Extractor:
         plain = self._plain[place]
         if best == free != plain:
             return _Made(best, BEST)
-        if not written:
+        if free == plain or not written:
             return _Made(plain, PLAIN)
         self._chosen.append(self._settling.settle(given))
         return _Made(self._chosen[-1][place], len(self._chosen) - 1)
