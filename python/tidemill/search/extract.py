@@ -102,6 +102,8 @@ class Extractor:
         self._written = frozenset(map(self.place, written))
         self._copies = {self.place(copy): self.place(of) for copy, of in (copies or {}).items()}
         self.shared: frozenset[Place] = frozenset()
+        self._bits: dict[Place, int] = {}
+        self._best = self._plain
         self._settle()
 
     def place(self, place: Place) -> Place:
@@ -119,7 +121,8 @@ class Extractor:
         known = (group, 0) in self._made or (group, 0) in self._copies
         self._staged[group] = self.rows(group)
         if not known:  # otherwise its readers have been chosen as such
-            self._plain = self._settling.settle({(group, 0): Given(rows) for group, rows in self._staged.items()})
+            staged = {(group, 0): Given(rows) for group, rows in self._staged.items()}
+            self._plain = self._settling.settle(staged, [self._plain])
             self._settle()
 
     def is_staged(self, group: int) -> bool:
@@ -128,6 +131,7 @@ class Extractor:
 
     def _settle(self) -> None:
         staged = {(group, 0): Given(rows) for group, rows in self._staged.items()}
+        near = [self._plain, self._best]
         self._best = self._plain
         self._chosen = [self._plain, self._plain, self._best]
         self._made: dict[Place, _Made] = {}
@@ -138,13 +142,13 @@ class Extractor:
         ]
         if not once:
             return
-        bits = {place: 1 << i for i, place in enumerate(once)}
+        bits = {place: self._bits.setdefault(place, 1 << len(self._bits)) for place in once}
         given = {place: Given(self._plain[place].rows, bit) for place, bit in bits.items()}
         for copy, of in self._copies.items():
             if copy not in staged and of in self._plain:
                 given[copy] = Given(self._plain[of].rows, bits.get(of, 0))
         given |= staged
-        self._best = self._chosen[BEST] = self._settling.settle(given)
+        self._best = self._chosen[BEST] = self._settling.settle(given, near)
         # What something is computed from comes before it; where two would need each other, the cheaper one comes first.
         wanted = {place: self._cheapest(place, ~bit) for place, bit in bits.items()}
         written = 0
@@ -180,7 +184,7 @@ class Extractor:
             return _Made(best, BEST)
         if free == plain or not written:
             return _Made(plain, PLAIN)
-        self._chosen.append(self._settling.settle(given))
+        self._chosen.append(self._settling.settle(given, [self._plain, self._best, self._chosen[-1]]))
         return _Made(self._chosen[-1][place], len(self._chosen) - 1)
 
     @property

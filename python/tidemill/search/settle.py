@@ -7,10 +7,9 @@ generalisation of Dijkstra's algorithm: a choice only ever uses what was settled
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
-from itertools import count
+from heapq import heapify, heappop, heappush
 from math import inf
 from typing import NamedTuple, TypeAlias
 
@@ -135,7 +134,6 @@ class Settling:
         self._savable = savable
         self.ways = list(self._allowed(ways, allowed, prefer))
         self._inputs = [len(way.distinct) for way in self.ways]
-        self._leaves = [way for way in self.ways if not way.inputs]
         self.readers: dict[int, list[int]] = defaultdict(list)
         self.ways_of: dict[int, list[Way]] = defaultdict(list)
         for number, way in enumerate(self.ways):
@@ -151,24 +149,56 @@ class Settling:
                 behind = preferred and e.pack != prefer and e.rule not in {READ_STATE, READ_RESULT}
                 yield ways.way(self._memo, group.number, e, behind=behind)
 
-    def settle(self, given: Mapping[Place, Given]) -> Settled:
-        """The cheapest choice for every place that can be had, where some are written already."""
-        return Settled(self, given)
+    def settle(self, given: Mapping[Place, Given], near: Sequence[Settled] = ()) -> Settled:
+        """The cheapest choice for every place that can be had, where some are written already.
+
+        Args:
+            given: what is written.
+            near: what was found where others are written; only what reads the difference is looked at again.
+        """
+        best = min(near, key=lambda other: len(other.differing(given)), default=None)
+        return Settled(self, given, best)
+
+    @property
+    def places(self) -> list[Place]:
+        """All there are."""
+        return [(group, run) for group in self.ways_of for run in range(len(self._runs))]
 
     def missing(self) -> list[list[int]]:
         """By run and way, how many of its inputs have to be had first."""
         return [self._inputs.copy() for _ in self._runs]
 
-    def first(self, given: Mapping[Place, Given]) -> Iterator[tuple[Place, Choice]]:
-        """What needs nothing else: what is written, and what each run can read."""
-        for place, what in given.items():
+    def above(self, places: Collection[Place]) -> set[Place]:
+        """Some places, and all that can read them, in any number of steps."""
+        seen = set(places)
+        todo = list(places)
+        while todo:
+            group, run = todo.pop()
+            upper = {(self.ways[number].group, run) for number in self.readers[group]}
+            if self._savable(group):
+                upper.update((group, later) for later in range(run + 1, len(self._runs)))
+            todo += upper - seen
+            seen |= upper
+        return seen
+
+    def offers(self, place: Place, there: Settled) -> Iterator[Choice]:
+        """The ways to have a place by what is found so far."""
+        group, run = place
+        what = there.given.get(place)
+        if what is not None:
             load = self._model.load(what.rows)
-            yield place, Choice(None, what.rows, load, load * self._runs[place[1]].price, uses=what.bit)
-        for way in self._leaves:
-            for i, run in enumerate(self._runs):
-                place = (way.group, i)
-                if place not in given and self._is_there(way.expression.op, run):
-                    yield place, self._chosen(way, i, ())
+            yield Choice(None, what.rows, load, load * self._runs[run].price, uses=what.bit)
+        else:
+            for way in self.ways_of[group]:
+                if all((i, run) in there.found for i in way.distinct) and self._is_there(
+                    way.expression.op, self._runs[run]
+                ):
+                    yield self.choice(way, run, there)
+        if self._savable(group):
+            for earlier in range(run):
+                choice = there.found.get((group, earlier))
+                if choice is not None and choice.saved is None:
+                    yield self._loaded(choice, earlier, run, written=(group, earlier) in there.given)
 
     def loaded(self, place: Place, choice: Choice, *, written: bool) -> Iterator[tuple[Place, Choice]]:
         """What a run computes, or has written, as later ones load it."""
@@ -179,9 +209,7 @@ class Settling:
 
     def choice(self, way: Way, run: int, best: Settled) -> Choice:
         """A way at a run, its inputs being found."""
-        return self._chosen(way, run, [best.found[i, run] for i in way.inputs])
-
-    def _chosen(self, way: Way, run: int, inputs: Sequence[Choice]) -> Choice:
+        inputs = [best.found[i, run] for i in way.inputs]
         rows = tuple([(choice.rows, choice.settled) for choice in inputs])
         if rows not in way.estimated:
             way.estimated[rows] = self._estimate(way, inputs)
@@ -243,15 +271,36 @@ class Settled:
     `found`: the choices so far.
     """
 
-    def __init__(self, settling: Settling, given: Mapping[Place, Given]) -> None:
+    def __init__(self, settling: Settling, given: Mapping[Place, Given], near: Settled | None = None) -> None:
+        self.given = given
         self.found: dict[Place, Choice] = {}
         self._settling = settling
-        self._given = given
         self._heap: list[tuple[float, int, Place, Choice]] = []
-        self._offers = count()
-        self._missing = settling.missing()
-        for place, choice in settling.first(given):
-            self._offer(place, choice)
+        self._order = 0
+        again: Collection[Place] = settling.places
+        if near is None:
+            self._missing = settling.missing()
+        else:
+            again = settling.above(near.differing(given))
+            self._go_on_from(near, again)
+        for place in again:
+            for choice in settling.offers(place, self):
+                self._offer(place, choice)
+
+    def differing(self, given: Mapping[Place, Given]) -> set[Place]:
+        """What is written here or there alone, or in another way."""
+        return {place for place, _ in self.given.items() ^ given.items()}
+
+    def _go_on_from(self, near: Settled, again: Collection[Place]) -> None:
+        """Takes over what was found and offered but for some places."""
+        self.found = {place: choice for place, choice in near.found.items() if place not in again}
+        self._heap = [offer for offer in near._heap if offer[2] not in again and offer[2] not in self.found]
+        heapify(self._heap)
+        self._order = near._order
+        self._missing = [missing.copy() for missing in near._missing]
+        for group, run in near.found.keys() & again:
+            for number in self._settling.readers[group]:
+                self._missing[run][number] += 1
 
     def __contains__(self, place: Place) -> bool:
         return self.get(place) is not None
@@ -278,7 +327,7 @@ class Settled:
             if place in found:
                 continue
             found[place] = choice
-            for later, loaded in settling.loaded(place, choice, written=place in self._given):
+            for later, loaded in settling.loaded(place, choice, written=place in self.given):
                 self._offer(later, loaded)
             run = place[1]
             lacking = self._missing[run]
@@ -288,8 +337,9 @@ class Settled:
                     continue
                 way = settling.ways[number]
                 above = (way.group, run)
-                if above not in found and above not in self._given:  # what is settled was cheaper
+                if above not in found and above not in self.given:  # what is settled was cheaper
                     self._offer(above, settling.choice(way, run, self))
 
     def _offer(self, place: Place, choice: Choice) -> None:
-        heappush(self._heap, (choice.cost, next(self._offers), place, choice))
+        self._order += 1
+        heappush(self._heap, (choice.cost, self._order, place, choice))
