@@ -160,9 +160,10 @@ class Settling:
         return Settled(self, given, best)
 
     @property
-    def places(self) -> list[Place]:
-        """All there are."""
-        return [(group, run) for group in self.ways_of for run in range(len(self._runs))]
+    def leaves(self) -> list[Place]:
+        """What can be had without having anything else first."""
+        groups = dict.fromkeys(way.group for way in self.ways if not way.inputs)
+        return [(group, run) for group in groups for run in range(len(self._runs))]
 
     def missing(self) -> list[list[int]]:
         """By run and way, how many of its inputs have to be had first."""
@@ -277,8 +278,8 @@ class Settled:
         self._settling = settling
         self._heap: list[tuple[float, int, Place, Choice]] = []
         self._order = 0
-        again: Collection[Place] = settling.places
         if near is None:
+            again: Collection[Place] = {*given, *settling.leaves}
             self._missing = settling.missing()
         else:
             again = settling.above(near.differing(given))
