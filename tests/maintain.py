@@ -22,6 +22,7 @@ from tests.scalars import Exact, Row
 from tests.semantics import Record, Relation, World, run
 from tidemill.explain import explained
 from tidemill.memo.check import check
+from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Op, Scan, Tree, columns_of
 from tidemill.plan.parse import parse_query
@@ -31,6 +32,7 @@ from tidemill.rule.registry import load_rules
 from tidemill.search import early, task
 from tidemill.search.compaction import Compaction, Piece
 from tidemill.search.costing import CostModel, CpuMs, Facts, Read, Rows
+from tidemill.search.cuts import push_cuts
 from tidemill.search.extract import Extractor
 from tidemill.search.plan_cache import PlanCache
 from tidemill.search.planner import plan_run
@@ -306,6 +308,7 @@ class View:
             patch = stack.enter_context
             patch(mock.patch.object(task, "load_rules", return_value=rules))
             patch(mock.patch("tidemill.search.space.explore", partial(explore, checked=check)))
+            patch(mock.patch("tidemill.search.space.push_cuts", _checked_cuts))
             if self.mode.shake is not None:
                 patch(mock.patch.object(task, "cost_model", return_value=Shaken(seed=self.mode.shake)))
             patch(mock.patch.object(task, "due", self._due))
@@ -444,6 +447,11 @@ class View:
             wanted = _merged(fresh[spec.name], keys)
             shown = f"state {spec.name} ({spec.form} of {spec.text}): {found} for {wanted}"
             assert found == wanted, f"{shown}\n{explained(plan, 'PLAN')}"
+
+
+def _checked_cuts(memo: Memo) -> None:
+    push_cuts(memo)
+    check(memo)
 
 
 def _sources(tree: Tree) -> frozenset[int]:

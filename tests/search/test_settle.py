@@ -1,0 +1,36 @@
+"""Choices that go on from others are those that are found from nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from unittest import mock
+
+import pytest
+
+from benchmarks.planning import over
+from tests.search.test_cases import SOURCES, VIEWS
+from tidemill.plan.parse import parse_query
+from tidemill.search.planner import plan_run
+from tidemill.search.settle import Given, Place, Settled, Settling
+from tidemill.settings import PlannerSettings
+
+
+@pytest.mark.parametrize("points", [1, 3])
+@pytest.mark.parametrize("name", sorted(VIEWS)[::12])
+def test_only_what_reads_the_difference_is_looked_at_again(name: str, points: int) -> None:
+    compared = 0
+
+    def settle(self: Settling, given: Mapping[Place, Given], near: Sequence[Settled] = ()) -> Settled:
+        nonlocal compared
+        found, expected = plain(self, given, near), Settled(self, given)
+        for place in [(group, run) for group in self.ways_of for run in range(points)] if near else []:
+            choice, other = found.get(place), expected.get(place)
+            compared += 1
+            assert (choice is None) == (other is None)
+            assert choice is None or other is None or choice.cost == pytest.approx(other.cost, rel=1e-12)
+        return plain(self, given, near)
+
+    plain = Settling.settle
+    with mock.patch.object(Settling, "settle", settle):
+        plan_run(over(parse_query(SOURCES + VIEWS[name]), points, PlannerSettings()))
+    assert compared
