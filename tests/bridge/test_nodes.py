@@ -112,6 +112,15 @@ def test_replicate(call: Call, pairs: Document) -> None:
     assert Counter(v for (v,) in rows(call, pairs, plan, [1])) == {11: 1, 20: 10, 30: 20}
 
 
+def test_replicate_any_number_of_times(call: Call, pairs: Document) -> None:
+    """Never for NULL and below zero; so many times that one array does not hold them."""
+    number = fn("*", fn("-", col(1), lit(20, "integer")), lit(100_001, "integer"))
+    times = fn("if", fn("=", col(1), lit(10, "integer")), lit(None, "integer"), number)
+    plan = {"op": "replicate", "count": times, "inputs": [pairs["root"]]}
+    counted = {"op": "aggregate", "keys": [[1, col(1)]], "aggregates": [[50, fn("count", lit(1))]], "inputs": [plan]}
+    assert rows(call, pairs, counted, [1, 50]) == [[30, 1_000_010]]
+
+
 def test_empty(call: Call, pairs: Document) -> None:
     plan = {
         "op": "empty",

@@ -309,11 +309,7 @@ final class Decoder(session: SparkSession, query: Query) {
   private def replicate(wire: JValue): Decoded = {
     val child = input(wire)
     val count = expressions.decode(wire \ "count", child.columns)
-    val times = Coalesce(Seq(Cast(count, LongType), Literal(0L)))
-    val output = child.ordered.map { case (c, a) => c -> (a.newInstance(): Attribute) }
-    val rows = ReplicateRows(times +: child.ordered.map(_._2))
-    val unrequired = child.plan.output.indices
-    Decoded(Generate(rows, unrequired, outer = false, None, output.map(_._2), child.plan), output)
+    child.copy(plan = Copies(child.plan, child.ordered.map(_._2), count))
   }
 
   private def observe(wire: JValue): Decoded = {

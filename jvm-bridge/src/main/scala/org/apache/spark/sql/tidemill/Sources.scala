@@ -2,7 +2,7 @@ package org.apache.spark.sql.tidemill
 
 import org.json4s._
 
-import org.apache.spark.sql.catalyst.expressions.{Abs, Alias, Attribute, Cast, GreaterThan, If, Literal, NamedExpression, ReplicateRows}
+import org.apache.spark.sql.catalyst.expressions.{Abs, Alias, Attribute, Cast, GreaterThan, If, Literal, NamedExpression}
 import org.apache.spark.sql.catalyst.plans.logical.{Generate, LeafNode, LocalRelation, LogicalPlan, OneRowRelation, Project, Range}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
@@ -133,12 +133,9 @@ object Sources {
 
   /** Rows with any count as rows with counts of 1 and -1; `count` is the attribute of the counts. */
   private[tidemill] def unit(plan: LogicalPlan, columns: Seq[Attribute], count: Attribute): LogicalPlan = {
-    val times = Alias(Abs(Cast(count, LongType)), "_times")()
     val sign = Alias(If(GreaterThan(count, Literal(0L)), Literal(1L), Literal(-1L)), Count)()
-    val signed = Project((columns: Seq[NamedExpression]) :+ sign :+ times, plan)
-    val kept = columns :+ sign.toAttribute
-    val copies = kept.map(_.newInstance())
-    Generate(ReplicateRows(times.toAttribute +: kept), (0 until signed.output.size), outer = false, None, copies, signed)
+    val signed = Project((columns: Seq[NamedExpression]) :+ sign :+ count, plan)
+    Copies(signed, columns :+ sign.toAttribute, Abs(Cast(count, LongType)))
   }
 
   /** No rows: `fields` as in `plan`, and the count. */
