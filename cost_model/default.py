@@ -41,7 +41,7 @@ from tidemill.plan.ops import (
     Window,
 )
 from tidemill.plan.query import Query
-from tidemill.search.costing import Constant, CpuMs, Facts, Read, Rows, Work
+from tidemill.search.costing import BROADCAST_ROWS, Constant, CpuMs, Facts, Read, Rows, Work
 from tidemill.tvr.form import Time
 
 # Guesses, where nothing was measured and no statistics are there. They are about data, not about the machine.
@@ -185,9 +185,10 @@ class DefaultCostModel:
             case Join(kind="inner"):
                 return CpuMs(self._joining(inputs, output) + output * self.row)
             case Join(kind):
-                return CpuMs(self._matching(inputs, may_broadcast=kind != "full") + output * self.row)
+                limit = self.broadcast_rows if kind != "full" else 0
+                return CpuMs(self._matching(inputs, limit) + output * self.row)
             case KeyFilter():
-                return CpuMs(self._matching(inputs, may_broadcast=True) + output * self.row)
+                return CpuMs(self._matching(inputs, BROADCAST_ROWS) + output * self.row)
             case Aggregate(keys, calls) | Partial(keys, calls):
                 return self._grouping(total, output, len(keys) + len(calls))
             case Merge(partial, state):
@@ -229,7 +230,7 @@ class DefaultCostModel:
         """Of adding what has changed to rows of which there is one per key; the others are passed by."""
         if changed > self.broadcast_rows:
             return self._grouping(rows, groups, columns)
-        return CpuMs(rows * (self.kept + 2 * self.probe) + self._grouping(2 * changed, changed, columns))
+        return CpuMs(rows * (self.kept + 2 * columns * self.probe) + self._grouping(2 * changed, changed, columns))
 
     def _adding(self, rows: float, reads: Sequence[Read], groups: float, columns: int) -> CpuMs:
         """Of adding other rows to those of a state while these are merged."""
@@ -251,10 +252,11 @@ class DefaultCostModel:
             joined = min(large, max(output, joined))
         return cost
 
-    def _matching(self, inputs: Sequence[float], *, may_broadcast: bool) -> float:
-        """Of a join that looks for the partners of its first input's rows: only the other side can be broadcast."""
+    def _matching(self, inputs: Sequence[float], limit: float) -> float:
+        """Of a join that looks for the partners of its first input's rows: only the other side can be broadcast, up to
+        so many rows."""
         of, among = inputs[0], sum(inputs[1:])
-        if may_broadcast and among <= self.broadcast_rows:
+        if among <= limit:
             return among * self.hash + of * self.probe
         return (of + among) * (self.shuffle + self.hash)
 

@@ -118,8 +118,8 @@ SETTINGS: tuple[Setting, ...] = (
         "duration",
         "3s",
         "session",
-        "How long the search for a plan may take; then the best plan found so far is used. A number with `ms`, `s`, "
-        "`min` or `h`.",
+        "How long the search for a plan may take; then the best plan found so far is used. What the view keeps is "
+        "recognised, and its change is computed, however long that takes. A number with `ms`, `s`, `min` or `h`.",
     ),
 )
 

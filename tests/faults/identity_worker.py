@@ -17,9 +17,10 @@ def queries(folder: Path) -> dict[str, str]:
     """The views: an aggregate, one over a self-join, a limit over groups."""
     events = f"parquet.`{folder}/events`"
     sums = f"SELECT k, sum(v) AS s, count(*) AS n, avg(v / 3.0D) AS a FROM {events} WHERE j > 0 AND v > 0 GROUP BY k"
+    pairs = f"SELECT a.j, avg(b.v / 3.0D) AS m, count(*) AS n FROM {events} a JOIN {events} b ON a.k = b.j GROUP BY a.j"
     return {
         "sums": sums,
-        "pairs": f"SELECT a.k, sum(b.v) AS s, count(*) AS n FROM {events} a JOIN {events} b ON a.k = b.j GROUP BY a.k",
+        "pairs": pairs,
         "top": f"SELECT k, s FROM ({sums}) ORDER BY s DESC, k LIMIT 3",
     }
 

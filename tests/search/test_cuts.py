@@ -33,8 +33,8 @@ def read(found: ExplainedPlan) -> Counter[tuple[int, int]]:
     return Counter((node["source"], node["at"]) for node in every if node["op"] == "scan")
 
 
-def refreshed(text: str) -> ExplainedPlan:
-    """The plan of a run by affected keys that finds no state, where little of large sources has changed."""
+def refreshed(text: str, prefer: str = "affected", *, states: bool = False) -> ExplainedPlan:
+    """The plan of a run, by affected keys and without states unless told, where little of large sources has changed."""
     change = SourceChange(True, True, rows=1e8, bytes=1e10, inserts=500, deletes=500, direct=True)
     query = parse_query(SOURCES + text)
     request = PlanRequest(
@@ -44,10 +44,11 @@ def refreshed(text: str) -> ExplainedPlan:
         frozenset(),
         first=False,
         full_reason=None,
-        settings=PlannerSettings(prefer="affected"),
+        settings=PlannerSettings(prefer=prefer),
     )
     filling = plan_run(replace(request, first=True))
-    return plan_run(replace(request, chosen=filling.chosen))
+    found = frozenset(state.name for state in filling.states) if states else frozenset()
+    return plan_run(replace(request, chosen=filling.chosen, states=found))
 
 
 @pytest.mark.parametrize("name", ["semi join", "anti join", "existence join", "left join", "full join, null-safe"])
@@ -81,6 +82,26 @@ def test_keys_are_asked_for_where_rows_are_read(name: str) -> None:
             if node["op"] == "scan":
                 nearest = next(word for word in above if word not in {"project", "filter"})
                 assert nearest in {"join semi", "join inner"}, (step.name, above)  # inner: with a change
+
+
+@pytest.mark.parametrize(
+    ("name", "prefer", "wanted"),
+    [
+        ("left join of left joins", "delta", {"Unsign", "Net"}),
+        ("anti join of semi joins", "delta", {"Unsign", "Net"}),
+        ("full join of full joins", "affected", {"Unsign", "Net", "Sum"}),
+    ],
+)
+def test_of_a_state_what_is_wanted_is_put_together(name: str, prefer: str, wanted: set[str]) -> None:
+    """The pieces of a state are large, what little changed asks of them is not; a Sum: with what came since."""
+    found = refreshed(VIEWS[name], prefer, states=True)
+    used = {type(u.expression.op).__name__ for u in found.explanation.used if u.expression.rule == cuts.RULE}
+    assert wanted <= used
+    for step in found.steps:
+        for node, above in nodes(step.plan):
+            if node["op"] == "state":
+                nearest = next(word for word in above if word not in {"project", "filter"})
+                assert nearest == "join semi", (step.name, above)
 
 
 @pytest.mark.parametrize("nulls", ["=", "<=>"])

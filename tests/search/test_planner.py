@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from textwrap import indent
 from typing import Any
 from unittest import mock
 
@@ -17,6 +18,7 @@ from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Aggregate, Changes, Filter, Join, Net, Scan
 from tidemill.plan.parse import parse_query
 from tidemill.rule.engine import Budget
+from tidemill.rule.registry import load_rules
 from tidemill.search.compaction import Piece
 from tidemill.search.costing import CONTENT, Facts
 from tidemill.search.extract import Extractor
@@ -359,6 +361,21 @@ def test_the_plan_says_why_its_search_stopped() -> None:
     query = normal_query(parse_query(SOURCES + SUMS))
     found = space(query, [{0: change()}], 1, [], MODEL, Budget(seconds=-1.0), Kept(None))
     assert found.explored.stopped == "time limit"
+
+
+def test_what_is_kept_is_followed_however_little_time_there_is() -> None:
+    """States that only rules ask for are recognised, and the change is computed, by a search without time."""
+    text = "aggregate keys=[#9 := #3] calls=[#12 := sum(#1)]\n  join inner [(#0 = #2)]\n" + indent(T + U, "  ")
+    filled = planned(text, first=True)
+    query, changes = normal_query(parse_query(SOURCES + text)), [{0: change(), 1: change()}]
+    every = {c.name for c in space(query, changes, 1, load_rules(), MODEL, Budget(), Kept(None)).candidates}
+    own = {c.name for c in space(query, changes, 1, [], MODEL, Budget(), Kept(None)).candidates}
+    assert own < every
+    hurried = PlannerSettings(time_limit=0.0)
+    plan = planned(text, states=frozenset(every), chosen=filled.chosen, settings=hurried)
+    assert (plan.kind, plan.reason) == ("INCREMENTAL", None)
+    assert {s.name for s in plan.states} == every
+    assert planned(text, states=frozenset(own), settings=hurried).kind == "INCREMENTAL"
 
 
 def test_rows_that_were_written_stand_for_estimates() -> None:

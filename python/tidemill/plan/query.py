@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tidemill.plan.expr import Col, Expr, Handle, expr_from_json, type_to_text, walk
-from tidemill.plan.ops import Tree, tree_from_json
+from tidemill.plan.ops import Op, Scan, Tree, tree_from_json
 
 WIRE_VERSION = 1
 
@@ -99,6 +99,16 @@ class Query:
             elif isinstance(part, Handle):
                 found |= self.expressions[part.number].columns
         return frozenset(found)
+
+    def scans(self, source: int) -> tuple[Scan, ...]:
+        """The places where a source is read, each once, in the order of the tree."""
+        return tuple(dict.fromkeys(op for op in _operators(self.root) if isinstance(op, Scan) and op.source == source))
+
+
+def _operators(tree: Tree) -> Iterator[Op]:
+    yield tree.op
+    for below in tree.inputs:
+        yield from _operators(below)
 
 
 COUNT_FIELD = "_n"

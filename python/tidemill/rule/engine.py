@@ -14,6 +14,13 @@ from tidemill.rule.result import Equivalent, Linked, NewForm, Result
 from tidemill.rule.rule import Rule
 from tidemill.tvr.form import Link, Span
 
+BASIC = frozenset({"delta", "affected", "recompute"})
+"""Packs that are applied to all there is, however long it takes: what can be maintained is no question of time."""
+
+
+LEAST_SECONDS = 1.0
+"""Between two looks for what must be found."""
+
 
 class RuleFailedError(Exception):
     """A rule raised; the message names the rule and the relation."""
@@ -42,30 +49,37 @@ def explore(
     budget: Budget,
     checked: Callable[[Memo], None] | None = None,
     fresh: Callable[[int, int], None] = lambda _tvr, _index: None,
+    missing: Callable[[], bool] = lambda: False,
 ) -> Explored:
-    """Apply every rule to every way of writing every relation, those that rules add included, once each.
+    """Apply every rule to every way of writing every relation, those that rules add included, once each. When the
+    budget is used up, those of basic packs alone are applied to what is left.
 
     Args:
         memo: holding the query's relations already.
         rules: in the order in which they are tried.
-        budget: checked between two rules.
+        budget: checked between two ways.
         checked: called after every rule that changed something (tests pass the invariant check).
         fresh: called for every way of writing a relation that a rule has found, before rules are applied to it.
+        missing: whether something that must be found has not been; asked when time is up, which then begins anew.
 
     Raises:
         RuleFailedError: if a rule raises.
     """
     started, fired = time.monotonic(), 0
+    end = started + budget.seconds
     worklist = deque((t.number, i) for t in memo.tvrs for i in range(len(t.expressions)))
     queued = set(worklist)
     stopped = "saturated"
     while worklist:
-        if time.monotonic() - started > budget.seconds:
-            stopped = "time limit"
-            break
-        if len(memo.groups) > budget.groups:
-            stopped = "group limit"
-            break
+        if stopped == "saturated":
+            if len(memo.groups) > budget.groups:
+                stopped = "group limit"
+            elif time.monotonic() > end and missing():
+                end = time.monotonic() + max(budget.seconds, LEAST_SECONDS)
+            elif time.monotonic() > end:
+                stopped = "time limit"
+            if stopped != "saturated":
+                rules = [rule for rule in rules if rule.pack in BASIC]
         tvr, index = worklist.popleft()
         op, _ = memo.tvrs[tvr].expressions[index]
         for rule in rules:

@@ -10,11 +10,10 @@ from tidemill.memo.memo import Expression
 from tidemill.plan.ops import Empty, Filter, Join, KeyFilter, Negate, Pad, Project, Scan, Sum, Union, Unsign
 from tidemill.plan.query import COUNT_FIELD, Query, count_field
 from tidemill.search.compaction import Compaction
-from tidemill.search.costing import CostModel, CpuMs, Work
+from tidemill.search.costing import BROADCAST_ROWS, CostModel, CpuMs, Work
 from tidemill.search.explanation import Alternative, Explanation, PlannedPoint, Used
 from tidemill.search.extract import Chosen, Extractor
 from tidemill.search.inspect import is_net, unable, view_keys
-from tidemill.search.join_order import BROADCAST_ROWS
 from tidemill.search.lower import Lowerer, NotComputableError
 from tidemill.search.lowered import Lowered, Staged
 from tidemill.search.run_plan import ExplainedPlan, StateSpec, Step

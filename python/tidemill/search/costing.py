@@ -17,6 +17,8 @@ Rows = NewType("Rows", float)
 NO_ROWS = Rows(0.0)
 CpuMs = NewType("CpuMs", float)
 """Executor CPU milliseconds."""
+BROADCAST_ROWS = 500_000
+"""Estimated rows up to which keys, and what a change joins with, are broadcast, whatever Spark would guess."""
 CONTENT, HELD = "", "held"
 """Names, among what is kept, of the view's content and of its change that is held back."""
 

@@ -8,7 +8,7 @@ by have few values until they are counted, others a share of the rows. Of n valu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import exp, inf, prod
 
 from tidemill.memo.memo import Memo
@@ -55,6 +55,8 @@ class Distinct:
         for tvr in memo.tvrs:
             op, inputs = tvr.expressions[0]
             self._read(tvr.number, op, inputs)
+        for tvr in memo.tvrs:
+            self._read_again(tvr.expressions)
         self._grouped = frozenset(map(self._root, self._keys_below(memo.query.root)))
         for tvr in memo.tvrs:
             op, _ = tvr.expressions[0]
@@ -137,6 +139,17 @@ class Distinct:
                             self._unite(*(column for side in sides for column in side))
             case _:
                 pass
+
+    def _read_again(self, ways: Sequence[tuple[Op, tuple[int, ...]]]) -> None:
+        """A scan that takes its columns from another one of the same source: both have the same values."""
+        if not isinstance(ways[0][0], Scan):
+            return
+        for op, (other,) in ways[1:]:
+            assert isinstance(op, Project)
+            for column, expr in op.columns:
+                if isinstance(expr, Col) and self._scans.get(expr.id) == frozenset({other}):
+                    del self._scans[expr.id]
+                    self._same[expr.id] = self._root(column)
 
     def _keys_below(self, tree: Tree) -> Iterator[int]:
         if isinstance(tree.op, Aggregate):

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from tidemill.plan.expr import Expr
 from tidemill.plan.props import equi_keys
 from tidemill.plan.query import Query
-
-BROADCAST_ROWS = 500_000
-"""Estimated rows up to which the joined delta is broadcast, whatever Spark would guess."""
+from tidemill.search.costing import BROADCAST_ROWS
 
 
 @dataclass(frozen=True, slots=True)

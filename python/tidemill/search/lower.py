@@ -48,8 +48,9 @@ from tidemill.plan.ops import (
 )
 from tidemill.plan.query import COUNT_FIELD, count_field
 from tidemill.search import wire
+from tidemill.search.costing import BROADCAST_ROWS
 from tidemill.search.extract import Chosen
-from tidemill.search.join_order import BROADCAST_ROWS, Input, join_order
+from tidemill.search.join_order import Input, join_order
 from tidemill.search.lower_attribute import AttributeForm
 from tidemill.search.lower_state import StateForm
 from tidemill.search.lowered import Lowered, Staged

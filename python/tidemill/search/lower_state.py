@@ -14,7 +14,7 @@ from tidemill.plan.expr import Cast, Col, fn
 from tidemill.plan.grouping import groupable
 from tidemill.plan.ops import Merge, Net, StateScan, Sum, Unsign
 from tidemill.search import wire
-from tidemill.search.join_order import BROADCAST_ROWS
+from tidemill.search.costing import BROADCAST_ROWS
 from tidemill.search.lowered import Lowered
 
 if TYPE_CHECKING:

@@ -183,7 +183,13 @@ def space(
 
     seeding = Seeding(memo, now, readable)
     root = seeding.query(query.root)
-    explored = explore(memo, rules, budget, fresh=seeding.snapshots)
+
+    def unknown() -> bool:
+        """A state that is kept is not lost because nobody had the time to look for it."""
+        names = {c.name for c in candidates(memo, root, settings)}
+        return kept.states is not None and not kept.states.keys() <= names
+
+    explored = explore(memo, rules, budget, fresh=seeding.snapshots, missing=unknown)
     possible = candidates(memo, root, settings)
     standing = {c.name: 0 if kept.states is None else kept.states[c.name] for c in possible if _is_kept(c, kept)}
     read: set[str] = set()

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidemill.plan.expr import Col, Expr
+from tidemill.plan.ops import Aggregate, Join, Net, Window
+from tidemill.rule.build import negate, node, total, with_keys
+from tidemill.rule.match import Match
+from tidemill.rule.result import Result
+from tidemill.rule.rule import rule
+from tidemill.rule.touched import touched
+
+
+@rule(Aggregate, Join, Window)
+def touched_keys(m: Match) -> Iterator[Result]:
+    """Rows are computed again of the keys that what changed far below has; no change in between is computed.
+
+    Matches:  R = g_k(...), w over (PARTITION BY k) (...), or L op ... on k = ..., op any join but an inner one
+    Yields:   delta = (R.new |x K) - (R.old |x K)   with K = the values of k in the changed rows at the ends of the
+              ways that k goes down: through selections, groups by k, partitions by k, and equalities of joins
+
+    Why: several operators in a row over one key ask their sources for the same rows once, where `affected_groups` and
+        `affected_join_keys` find K by the change of the operator below, which asks for rows of its own.
+    Unsafe: if a changed relation met on the way were left out of K because the key does not go down to it: x >
+        (SELECT avg(y) FROM u) with u changed touches every key. The way then ends above it, at what has the key.
+    Citation: folklore, as in [DBSP] and in pg_ivm, taken down to the sources.
+    """
+    if not m.relation.changed or not m.relation.props.reproducible:
+        return
+    for key in _keys(m):
+        if (found := touched(m, key)) is not None:
+            on, wanted = found
+            new, old = (with_keys(on, rows, wanted) for rows in (m.relation.new, m.relation.old))
+            yield m.delta(node(Net(m.relation.columns), total(m.relation.columns, new, negate(old))))
+
+
+def _keys(m: Match) -> Iterator[tuple[Expr, ...]]:
+    """What rows of the matched relation stay together by: all of it, and each part of it alone."""
+    match m.op:
+        case Aggregate(keys):
+            whole: tuple[Expr, ...] = tuple(Col(c) for c, _ in keys)
+        case Window(partition=partition):
+            whole = partition
+        case Join(kind) if kind not in {"inner", "full"}:
+            whole = tuple(e for _, e in m.sides()[0].named)
+        case _:
+            whole = ()
+    if whole:
+        yield whole
+    if len(whole) > 1:
+        yield from ((e,) for e in whole)
