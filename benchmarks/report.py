@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import report_tempura
+from benchmarks import report_tempura, report_upkeep
 from benchmarks.data import ROOT
 
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -19,6 +19,8 @@ TITLES = {
 }
 FACTS = {"tpch": "orders and their line items", "tpcds": "random rows of every table of facts"}
 HEAD = "| query | CPU ms | full CPU ms | CPU ratio | wall ms | full wall ms | wall ratio | jobs | methods |"
+OF_PARTS = {"tempura": report_tempura, "upkeep": report_upkeep}
+"""Benchmarks whose parts are sections of their own."""
 Figures = dict[str, Any]
 
 
@@ -47,11 +49,12 @@ def sections(name: str, document: dict[str, Any], command: str) -> Iterable[tupl
     cpu = machine.get("cpu", {}).get("brand_raw", "unknown CPU")
     note = f"`{command}`, {document['datetime'][:10]}, {cpu}, 2 task slots, Python\n{machine['python_version']}."
     figures: list[Figures] = [b["extra_info"] for b in document["benchmarks"] if b["extra_info"]]
-    if all("part" in f for f in figures):
-        for part, lines in report_tempura.sections(figures, note):
+    bench = name.split("-")[0]
+    if bench in OF_PARTS:
+        for part, lines in OF_PARTS[bench].sections(figures, note):
             yield f"{name} {part}", lines
     else:
-        yield name, view_lines([f for f in figures if "query" in f], name.split("-")[0], note)
+        yield name, view_lines([f for f in figures if "query" in f], bench, note)
 
 
 def view_lines(figures: Sequence[Figures], name: str, note: str) -> Iterable[str]:

@@ -1,0 +1,123 @@
+"""What a run costs as its log and its sources' listings grow: a year of runs every five minutes, a million files.
+
+`--only year`, `listing`: one part. Neither depends on `--scale`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from benchmarks.data import BUILD
+from benchmarks.harness import fresh_session
+from tests.conftest import location_of
+from tests.log_of_a_year import grow
+
+FOLDER = BUILD / "bench" / "upkeep"
+REPEATED = 5
+"""Times that a statement is timed; the figure is the median."""
+LINKS = 50_000
+"""Names that one file gets: file systems bound them."""
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = fresh_session(FOLDER, {})
+    yield session
+    session.stop()
+
+
+def wall_ms(spark: SparkSession, statement: str, change: str = "") -> float:
+    """The median of a statement's wall milliseconds; before each time, `change`."""
+    found = []
+    for _ in range(REPEATED):
+        if change:
+            spark.sql(change)
+        started = time.perf_counter()
+        spark.sql(statement).collect()
+        found.append((time.perf_counter() - started) * 1000)
+    return statistics.median(found)
+
+
+@pytest.mark.parametrize("runs", [1_000, 10_000, 105_120])
+def test_year(benchmark: BenchmarkFixture, spark: SparkSession, runs: int) -> None:
+    """The run of that number: its log in checkpoints as VACUUM leaves them."""
+    spark.sql("CREATE TABLE IF NOT EXISTS events (k INT, v BIGINT) USING delta")
+    spark.sql("CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS SELECT k, sum(v) AS s FROM events GROUP BY k")
+    spark.sql("INSERT INTO events VALUES (0, 1)")
+    spark.sql("REFRESH INCREMENTAL VIEW v")
+    grow(str(location_of(spark, "v")), runs, vacuumed=True)
+    refresh = "REFRESH INCREMENTAL VIEW v"
+    wall_ms(spark, refresh, "INSERT INTO events VALUES (1, 1)")  # compiled
+    rows = benchmark.pedantic(wall_ms, (spark, refresh, "INSERT INTO events VALUES (1, 1)"), rounds=1)
+    assert spark.sql("VERIFY INCREMENTAL VIEW v").collect()[0].matches
+    last = spark.sql("SHOW REFRESHES IN v LIMIT 1").collect()[0]
+    assert (last.run, last.kind) == (runs + 2 * REPEATED - 1, "INCREMENTAL")
+    benchmark.extra_info.update(
+        part="year",
+        runs=runs,
+        rows_ms=rows,
+        nothing_ms=wall_ms(spark, refresh),
+        plan_ms=wall_ms(spark, "EXPLAIN INCREMENTAL VIEW v"),
+        history_ms=wall_ms(spark, "SHOW REFRESHES IN v LIMIT 10"),
+        vacuum_ms=wall_ms(spark, "VACUUM INCREMENTAL VIEW v"),
+        jobs=last.jobs,
+    )
+    spark.sql("DROP INCREMENTAL VIEW v")
+
+
+@pytest.mark.parametrize("files", [1_000, 10_000, 100_000, 1_000_000])
+def test_listing(benchmark: BenchmarkFixture, spark: SparkSession, files: int) -> None:
+    """A folder of so many files of one line each, to which one comes."""
+    folder = FOLDER / "files"
+    shutil.rmtree(folder, ignore_errors=True)
+    many_files(folder, files)
+    few_tasks = {"spark.sql.files.openCostInBytes": 1, "spark.sql.files.maxPartitionNum": 2}  # for the filling alone
+    for name, value in few_tasks.items():
+        spark.conf.set(name, value)
+    query = f"SELECT length(value) AS n, count(*) AS c FROM text.`{folder}` GROUP BY length(value)"
+    spark.sql(f"CREATE INCREMENTAL VIEW l SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
+    for name in few_tasks:
+        spark.conf.unset(name)
+    log = location_of(spark, "l") / "_tidemill" / "log"
+    listed = {path.name for path in log.iterdir()}
+    spark.sql("REFRESH INCREMENTAL VIEW l")
+    (folder / "one more.txt").write_text("1\n")
+    row = benchmark.pedantic(lambda: spark.sql("REFRESH INCREMENTAL VIEW l").collect()[0], rounds=1)
+    assert (row.kind, row.rows_in.inserts) == ("INCREMENTAL", 1)
+    assert sorted(spark.table("l").collect()) == [(1, 1), (8, files)]
+    written = [path for path in log.iterdir() if path.name not in listed]
+    nothing = wall_ms(spark, "REFRESH INCREMENTAL VIEW l")
+    started = time.perf_counter()
+    assert len(spark.read.text(str(folder)).inputFiles()) == files + 1
+    benchmark.extra_info.update(
+        part="listing",
+        files=files,
+        rows_ms=row.duration_ms,
+        cpu_ms=row.cpu_ms,
+        jobs=row.jobs,
+        nothing_ms=nothing,
+        spark_ms=(time.perf_counter() - started) * 1000,
+        log_bytes=sum(path.stat().st_size for path in written),
+    )
+    spark.sql("DROP INCREMENTAL VIEW l")
+    shutil.rmtree(folder)
+
+
+def many_files(folder: Path, count: int) -> None:
+    """Names for files of one line; a new file for every `LINKS` names."""
+    folder.mkdir(parents=True)
+    for n in range(count):
+        if n % LINKS == 0:
+            source = folder / f"part-{n:07d}.txt"
+            source.write_text("one line\n")
+        else:
+            os.link(source, folder / f"part-{n:07d}.txt")
