@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import random
 import re
 import runpy
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -39,9 +40,29 @@ LONGEST = {
 """Files of tests that take minutes: they come first, lest one process end long after the other."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Longest first; otherwise in the order of files."""
+VARIANTS = int(os.environ.get("TIDEMILL_VARIANTS", "1"))
+"""One of so many variants of each slow test is run; all of a test that is marked `whole`."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Longest first, otherwise in the order of files; of slow tests' variants as many as are asked for."""
     items.sort(key=lambda item: item.path.name not in LONGEST)
+    if left := without(items, VARIANTS):
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
+
+
+def without(items: Iterable[pytest.Item], one_of: int) -> set[pytest.Item]:
+    """Variants of slow tests that are left out when one of so many is run: the same ones each time, chosen by the
+    test's name, so that tests with the same parameters need not leave out the same ones."""
+    variants: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("slow") is not None and item.get_closest_marker("whole") is None:
+            variants.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left = set[pytest.Item]()
+    for test, found in variants.items():
+        left.update(random.Random(test).sample(found, len(found) - -(-len(found) // one_of)))
+    return left
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -96,6 +96,7 @@ def test_some_queries_hold_under_strict(tpch: SparkSession) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.whole
 @pytest.mark.parametrize("numbers", [NUMBERS[:11], NUMBERS[11:]], ids=["1 to 11", "12 to 22"])
 def test_all_queries_hold_under_strict(tpch: SparkSession, numbers: tuple[int, ...]) -> None:
     maintained(tpch, numbers, tuple(ROUNDS))
