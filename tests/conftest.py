@@ -8,6 +8,7 @@ import os
 import random
 import re
 import runpy
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,6 +64,16 @@ def without(items: Iterable[pytest.Item], one_of: int) -> set[pytest.Item]:
     for test, found in variants.items():
         left.update(random.Random(test).sample(found, len(found) - -(-len(found) // one_of)))
     return left
+
+
+UNTIL = float(os.environ.get("TIDEMILL_UNTIL", "inf"))
+"""Seconds since 1970: tests that have not begun by then are skipped."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    if time.time() > UNTIL:
+        pytest.skip("no time left (TIDEMILL_UNTIL)")
 
 
 def pytest_configure(config: pytest.Config) -> None:

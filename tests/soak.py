@@ -26,7 +26,7 @@ LIMIT = int(os.environ.get("TIDEMILL_LIMIT", "3600"))
 SUITES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "search": ("tests/search/test_algebra.py", {"TIDEMILL_EXAMPLES": "1000"}),
     "cases": ("tests/search/test_cases.py", {"TIDEMILL_CASES": "all"}),
-    "random": ("-m slow tests/system/test_random.py", {"TIDEMILL_EXAMPLES": "24"}),
+    "random": ("-m slow tests/system/test_random.py", {"TIDEMILL_EXAMPLES": "6"}),
     "faults": ("tests/faults/test_faults.py tests/faults/test_faults_of_upkeep.py", {"TIDEMILL_ALL_POINTS": "true"}),
     "kill": ("tests/faults/test_kill.py", {"TIDEMILL_KILLS": "12", "TIDEMILL_MOMENTS": "80"}),
     "writers": ("tests/faults/test_writers.py", {"TIDEMILL_WRITERS": "8", "TIDEMILL_COMMITS": "20"}),

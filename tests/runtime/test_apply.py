@@ -24,7 +24,10 @@ def manifest(spark: SparkSession, view: str) -> set[str]:
     return {Path(json.loads(line)["path"]).name for line in newest.read_text().splitlines()[1:]}
 
 
-@pytest.mark.parametrize("small", [True, False], ids=["rewritten whole", "touched files only"])
+@pytest.mark.parametrize(
+    "small",
+    [pytest.param(True, id="rewritten whole", marks=pytest.mark.slow), pytest.param(False, id="touched files only")],
+)
 def test_bags_of_all_types(
     spark: SparkSession, db: str, oracle: Oracle, refresh: Refresh, monkeypatch: pytest.MonkeyPatch, small: bool
 ) -> None:
@@ -51,7 +54,10 @@ def test_bags_of_all_types(
         oracle("bag", query)
 
 
-@pytest.mark.parametrize("small", [True, False], ids=["rewritten whole", "touched files only"])
+@pytest.mark.parametrize(
+    "small",
+    [pytest.param(True, id="rewritten whole", marks=pytest.mark.slow), pytest.param(False, id="touched files only")],
+)
 def test_keyed_rows_are_replaced(
     spark: SparkSession, db: str, oracle: Oracle, refresh: Refresh, monkeypatch: pytest.MonkeyPatch, small: bool
 ) -> None:
@@ -94,7 +100,10 @@ def test_only_files_with_changed_rows_are_written_anew(
     oracle("bag", "SELECT v FROM t")
 
 
-@pytest.mark.parametrize("partitioned", ["", " PARTITIONED BY (p)"], ids=["whole", "partitioned"])
+@pytest.mark.parametrize(
+    "partitioned",
+    [pytest.param("", id="whole"), pytest.param(" PARTITIONED BY (p)", id="partitioned", marks=pytest.mark.slow)],
+)
 def test_inserts_into_a_big_result_do_not_pile_up_files(
     spark: SparkSession, db: str, oracle: Oracle, refresh: Refresh, monkeypatch: pytest.MonkeyPatch, partitioned: str
 ) -> None:

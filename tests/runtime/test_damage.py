@@ -69,6 +69,7 @@ def live_states(spark: SparkSession) -> list[Path]:
     return sorted((root(spark) / "_tidemill" / "state").rglob("*.parquet"))
 
 
+@pytest.mark.slow
 def test_a_damaged_state_costs_only_itself(
     spark: SparkSession, view: str, oracle: Oracle, refresh: Callable[..., Row], jobs: Callable[..., int]
 ) -> None:

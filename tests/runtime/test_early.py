@@ -50,7 +50,7 @@ def verified(spark: SparkSession, view: str) -> bool:
 @pytest.mark.parametrize(
     ("deferred", "queries"),
     [
-        pytest.param(False, ["groups", "outer", "first rows"], id="filled"),
+        pytest.param(False, ["groups", "outer", "first rows"], id="filled", marks=pytest.mark.slow),
         pytest.param(False, ["rows", "extremes", "global"], id="filled too", marks=pytest.mark.slow),
         pytest.param(True, list(QUERIES), id="deferred", marks=pytest.mark.slow),
     ],
@@ -157,7 +157,7 @@ def test_a_vacuum_keeps_what_is_held_back(
         oracle(f"{view}_", QUERIES[view])
 
 
-@pytest.mark.parametrize("what", ["_tidemill/delta", "_tidemill/state"])
+@pytest.mark.parametrize("what", ["_tidemill/delta", pytest.param("_tidemill/state", marks=pytest.mark.slow)])
 def test_early_work_that_is_lost_costs_only_itself(
     spark: SparkSession,
     sales: str,

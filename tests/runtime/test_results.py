@@ -134,7 +134,7 @@ def test_an_empty_partition_value_is_null(spark: SparkSession, db: str, refresh:
         assert spark.sql("VERIFY INCREMENTAL VIEW v").collect()[0].matches
 
 
-@pytest.mark.parametrize("form", ["parquet", "delta"])
+@pytest.mark.parametrize("form", ["parquet", pytest.param("delta", marks=pytest.mark.slow)])
 def test_bags_of_nested_types(spark: SparkSession, db: str, refresh: Refresh, form: str) -> None:
     """Duplicates and NULLs of every type that a table can hold, compared by VERIFY (variants cannot be grouped)."""
     values = {

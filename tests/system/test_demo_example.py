@@ -14,7 +14,9 @@ T1 = [("c1", 280), ("c2", 150)]
 T2 = [("c1", 265), ("c2", 500)]
 
 
-@pytest.mark.parametrize("feed", [True, False], ids=["feed", "files"])
+@pytest.mark.parametrize(
+    "feed", [pytest.param(True, id="feed"), pytest.param(False, id="files", marks=pytest.mark.slow)]
+)
 def test_the_papers_contents(world: World, feed: bool) -> None:
     on = str(feed).lower()
     world.change(

@@ -160,7 +160,7 @@ def test_a_delta_view_of_such_columns(spark: SparkSession, table: str) -> None:
         assert spark.sql("VERIFY INCREMENTAL VIEW above").collect()[0].matches
 
 
-@pytest.mark.parametrize("format_", ["parquet", "delta"])
+@pytest.mark.parametrize("format_", ["parquet", pytest.param("delta", marks=pytest.mark.slow)])
 def test_columns_of_sources(spark: SparkSession, db: str, format_: str) -> None:
     """Names that break out, and names that others give to columns of their own."""
     names = [*HOSTILE.values(), *RESERVED] if format_ == "parquet" else [*HOSTILE.values(), "_n", "_metadata", "value"]

@@ -93,7 +93,6 @@ def tables(spark: SparkSession, db: str) -> str:
     return db
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("group", ["JOINS", "SUBQUERIES", "SETS", "AGGREGATES", "REST"])
 def test_under_strict(spark: SparkSession, tables: str, group: str) -> None:
     views = {f"v{i}": query for i, query in enumerate(globals()[group].values())}

@@ -25,8 +25,9 @@ from tidemill.settings import PACKS
 
 SEED = int(os.environ.get("TIDEMILL_SEED", "20260"))
 EXAMPLES = int(os.environ.get("TIDEMILL_EXAMPLES", "0"))
-FEW, MANY = EXAMPLES or 1, EXAMPLES or 24
-PAIRS = 200
+FEW, MANY = EXAMPLES or 1, EXAMPLES or 6
+PAIRS = 50
+PARTS = 4
 DATABASE = "random_views"
 
 
@@ -165,11 +166,12 @@ def test_random_views(spark: SparkSession, tables: str, case: tuple[Scenario, li
 
 
 @pytest.mark.slow
-def test_many_random_views(spark: SparkSession, tables: str) -> None:
-    """As many examples as TIDEMILL_EXAMPLES says, else enough for `PAIRS` refreshes of views."""
+@pytest.mark.parametrize("part", range(PARTS))
+def test_many_random_views(spark: SparkSession, tables: str, part: int) -> None:
+    """As many examples as TIDEMILL_EXAMPLES says, else enough for `PAIRS` refreshes of views; others in each part."""
     refreshes = 0
 
-    @seed(SEED + 1)
+    @seed(SEED + 1 + part)
     @examples(MANY)
     @given(CASES)
     def held(case: tuple[Scenario, list[tuple[Query, Mode]]]) -> None:
