@@ -111,6 +111,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")  # VACUUM of Delta: 40 s with 10000
         .config("spark.sql.warehouse.dir", str(warehouse))
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.tidemill.search.processes", "0")  # what a test puts in place of something is in this one only
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
     )

@@ -30,7 +30,7 @@ PACKS = tuple(PACK_DOCS)
 NO_DEFAULT = ""
 
 Scope = Literal["startup", "session"]
-Kind = Literal["boolean", "string", "paths", "pack", "choice", "duration"]
+Kind = Literal["boolean", "string", "paths", "pack", "choice", "duration", "count"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +121,14 @@ SETTINGS: tuple[Setting, ...] = (
         "How long the search for a plan may take; then the best plan found so far is used. What the view keeps is "
         "recognised, and its change is computed, however long that takes. A number with `ms`, `s`, `min` or `h`.",
     ),
+    Setting(
+        f"{PREFIX}search.processes",
+        "count",
+        "2",
+        "session",
+        "How many processes beside the planner's own may search for plans of large queries at a time, so that other "
+        "statements do not wait for the interpreter meanwhile. They are started when they are needed. 0: none.",
+    ),
 )
 
 
@@ -134,6 +142,7 @@ class PlannerSettings:
     cost_constants: str = ""
     objective: str = "priced"
     time_limit: float = 3.0
+    processes: int = 2
     rules_paths: tuple[str, ...] = ()
 
     @classmethod
@@ -169,6 +178,7 @@ class PlannerSettings:
             cost_constants=values[f"{PREFIX}cost.constants"],
             objective=_choice(known[f"{PREFIX}cost.objective"], values),
             time_limit=_seconds(f"{PREFIX}search.timeLimit", values[f"{PREFIX}search.timeLimit"]),
+            processes=_count(f"{PREFIX}search.processes", values[f"{PREFIX}search.processes"]),
             rules_paths=rules_paths,
         )
 
@@ -208,6 +218,12 @@ def _choice(setting: Setting, values: Mapping[str, str]) -> str:
     if value not in setting.choices:
         raise _error(setting.name, value, "one of " + ", ".join(setting.choices))
     return value
+
+
+def _count(name: str, value: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,4}", value):
+        raise _error(name, value, "a whole number from 0 on")
+    return int(value)
 
 
 def _seconds(name: str, value: str) -> float:

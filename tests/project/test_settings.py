@@ -30,6 +30,7 @@ def test_values_are_read() -> None:
             "spark.tidemill.cost.model": "tuples",
             "spark.tidemill.cost.objective": "last",
             "spark.tidemill.search.timeLimit": "250ms",
+            "spark.tidemill.search.processes": " 3 ",
             "spark.tidemill.rules.paths": "/a, /b/c",
             "spark.tidemill.python": "/usr/bin/python3",
             "spark.tidemill.internal.anything": "1",
@@ -39,7 +40,7 @@ def test_values_are_read() -> None:
     assert "delta" not in read.packs
     assert "affected" in read.packs
     assert (read.prefer, read.cost_model, read.objective) == ("affected", "tuples", "last")
-    assert read.time_limit == 0.25
+    assert (read.time_limit, read.processes) == (0.25, 3)
     assert read.rules_paths == ("/a", "/b/c")
 
 
@@ -58,6 +59,8 @@ def test_packs_of_the_user_have_toggles_too() -> None:
         ("cost.model", "magic", "one of default, tuples"),
         ("cost.objective", "", "one of priced, last"),
         ("search.timeLimit", "0s", "a positive duration"),
+        ("search.processes", "-1", "a whole number"),
+        ("search.processes", "many", "a whole number"),
         ("search.timeLimit", "soon", "a positive duration"),
         ("method.dleta.enabled", "true", "did you mean spark.tidemill.method.delta.enabled"),
         ("zzz", "1", "no setting of this name"),

@@ -9,6 +9,7 @@ from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle
 from tidemill.runtime import planning
+from tidemill.search import searchers
 from tidemill.search.planner import plan_run
 from tidemill.search.request import PlanRequest
 from tidemill.search.run_plan import ExplainedPlan
@@ -95,6 +96,7 @@ def test_a_run_like_the_last_one_is_not_planned_again(
     query = "SELECT a.k, nullif(a.v + b.v, 20) AS n FROM events a JOIN events b ON a.k = b.k"
     spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
     monkeypatch.setattr(planning, "plan_run", counted)
+    monkeypatch.setattr(searchers, "plan_run", counted)
     for n in range(3):
         spark.sql(f"INSERT INTO events VALUES (1, {n}, 'x'), (NULL, {n}, 'y')")
         assert refresh("v").kind == "INCREMENTAL"

@@ -48,7 +48,7 @@ def shared() -> Iterator[list[str]]:
 
     with (
         mock.patch.object(task, "cost_model", return_value=Eager(noise=0.0)),
-        mock.patch("tidemill.runtime.planning.plan_run", planned),
+        mock.patch("tidemill.search.searchers.plan_run", planned),
     ):
         yield names
 

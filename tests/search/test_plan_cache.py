@@ -135,10 +135,3 @@ def test_the_plan_that_was_not_used_for_longest_goes(monkeypatch: pytest.MonkeyP
     one, two, three = request(), request(policy="STRICT"), request(policy="INCREMENTAL")
     assert planner.searches(one, two, one, three) == 3
     assert planner.searches(one, three, two) == 1
-
-
-def test_a_plan_is_remembered_without_its_memo() -> None:
-    planner = Planner()
-    planner.searches(request())
-    assert not isinstance(planner.cache.plan(request(), planner.search), ExplainedPlan)
-    assert planner.asked == 1

@@ -82,8 +82,8 @@ def _of_cycle(situation: Situation, number: int, outlook: Outlook, past: Past = 
     """The plan of a point and of all after it until the next with output, which are planned together."""
     forced, point = planning.forced(situation, requested=False), outlook.schedule[number - 1]
     if forced is None and not point.output:
-        return planning.early(situation, number, outlook)
-    return planning.plan(situation, Asked(forced, point=(number, point.cost), past=past))
+        return planning.explained_early(situation, number, outlook)
+    return planning.explained(situation, Asked(forced, point=(number, point.cost), past=past))
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from tidemill.search.planner import plan_run
 from tidemill.search.request import PlanRequest, planned_with
 from tidemill.search.request import Point as Expected
 from tidemill.search.run_plan import ExplainedPlan, RunPlan, StateSpec
+from tidemill.search.searchers import SEARCHERS
 from tidemill.settings import PlannerSettings
 from tidemill.sources.registry import tells_changes
 
@@ -68,8 +69,19 @@ def _request(
     )
 
 
-def early(situation: Situation, number: int, outlook: Outlook, lost: Collection[str] = ()) -> ExplainedPlan:
-    """The plan of a run without output: the early work that pays; without a step if none does.
+def early(situation: Situation, number: int, outlook: Outlook, lost: Collection[str] = ()) -> RunPlan:
+    """The plan of a run without output, the point `number` of the schedule: the early work that pays; without a step
+    if none does."""
+    return SEARCHERS.plan(_early_request(situation, number, outlook, lost))
+
+
+def explained_early(situation: Situation, number: int, outlook: Outlook) -> ExplainedPlan:
+    """As `early`, with how it was found."""
+    return plan_run(_early_request(situation, number, outlook))
+
+
+def _early_request(situation: Situation, number: int, outlook: Outlook, lost: Collection[str] = ()) -> PlanRequest:
+    """What the planner is told of a run without output.
 
     `number`: of the run's point in the schedule. What is expected to happen to the sources until each point to come, up
     to the next with output, `outlook` says. Where it does not: as much as since the last run that left something; to
@@ -88,7 +100,7 @@ def early(situation: Situation, number: int, outlook: Outlook, lost: Collection[
         ahead.append(Expected(point.cost, point.output, step, other))
     request = _request(situation, None, lost)
     own = schedule[number - 1].cost
-    return plan_run(replace(request, price=own, point=number, ahead=planned_with(ahead)))
+    return replace(request, price=own, point=number, ahead=planned_with(ahead))
 
 
 def _expected(
@@ -133,12 +145,19 @@ class Asked:
         return replace(request, point=number, price=price, past=self.past)
 
 
-def plan(situation: Situation, asked: Asked) -> ExplainedPlan:
+def plan(situation: Situation, asked: Asked) -> RunPlan:
     """The plan of a run with output, looked for anew.
 
     Raises TIDEMILL_NOT_INCREMENTAL under STRICT if the run would be full for a reason in the data, and under
     INCREMENTAL and STRICT if an operator has no rule.
     """
+    run = SEARCHERS.plan(asked.request(situation))
+    _check(situation, run)
+    return run
+
+
+def explained(situation: Situation, asked: Asked) -> ExplainedPlan:
+    """As `plan`, with how it was found."""
     run = plan_run(asked.request(situation))
     _check(situation, run)
     return run
@@ -146,7 +165,7 @@ def plan(situation: Situation, asked: Asked) -> ExplainedPlan:
 
 def plan_again(situation: Situation, asked: Asked) -> RunPlan:
     """As `plan`; the plan that a run like this one had before, if there was one."""
-    run = PLANS.plan(asked.request(situation), lambda request: plan_run(request))
+    run = PLANS.plan(asked.request(situation), SEARCHERS.plan)
     _check(situation, run)
     return run
 
@@ -165,7 +184,7 @@ def _check(situation: Situation, run: RunPlan) -> None:
 
 def filling(
     jvm: Jvm, document: Mapping[str, Any], terms: Terms, settings: PlannerSettings
-) -> tuple[Situation, ExplainedPlan]:
+) -> tuple[Situation, RunPlan]:
     """The first run of a query: what it knows, and its plan, if the policy allows such a view.
 
     Raises TIDEMILL_SOURCE_WITHOUT_CHANGES or TIDEMILL_NOT_INCREMENTAL.

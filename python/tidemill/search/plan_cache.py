@@ -20,7 +20,7 @@ from tidemill.plan.change import SourceChange
 from tidemill.plan.query import Query
 from tidemill.search.models import cost_model
 from tidemill.search.request import PlanRequest
-from tidemill.search.run_plan import ExplainedPlan, RunPlan
+from tidemill.search.run_plan import RunPlan
 from tidemill.search.task import may_compact
 
 OFF = 2.0
@@ -35,7 +35,7 @@ SIZES = ("rows", "bytes", "inserts", "deletes")
 """What of a `SourceChange` is a size."""
 
 Sizes: TypeAlias = dict[str, float]
-Search: TypeAlias = Callable[[PlanRequest], ExplainedPlan]
+Search: TypeAlias = Callable[[PlanRequest], RunPlan]
 
 
 @dataclass
@@ -58,7 +58,7 @@ class PlanCache:
             if known is not None and _near(known[0], sizes):
                 self._known.move_to_end(kind)
                 return known[1]
-        found = search(request).bare
+        found = search(request)
         if any(step.mode == "compact" for step in found.steps):
             return found
         with self._lock:
