@@ -6,11 +6,10 @@ Two families. Those of queries come from the JVM. Those of the rewriter describe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from tidemill.plan.expr import Expr, expr_from_json
+from tidemill.plan.expr import Expr
 
 Named: TypeAlias = tuple[tuple[int, Expr], ...]
 """Columns with what computes them: ((column id, expression), ...)."""
@@ -382,58 +381,3 @@ def columns_of(tree: Tree) -> tuple[int, ...]:
             return (*columns_of(tree.inputs[0]), exists)
         case _:
             return columns_of(tree.inputs[0])
-
-
-def tree_from_json(data: Mapping[str, Any]) -> Tree:
-    """Read a node of the query document with all below it.
-
-    Raises:
-        ValueError: for an operator that this version does not know.
-    """
-    inputs = tuple(tree_from_json(i) for i in data.get("inputs", ()))
-    return Tree(_op(data), inputs)
-
-
-def _op(data: Mapping[str, Any]) -> Op:
-    match data["op"]:
-        case "scan":
-            return Scan(data["source"], tuple((c, f) for c, f in data["columns"]))
-        case "filter":
-            return Filter(_exprs(data["condition"]))
-        case "project":
-            return Project(_named(data["columns"]))
-        case "join":
-            return Join(data["kind"], _exprs(data["condition"]), data.get("exists"))
-        case "aggregate":
-            return Aggregate(_named(data["keys"]), _named(data["aggregates"]))
-        case "union":
-            return Union(tuple(data["columns"]), tuple(tuple(b) for b in data["from"]))
-        case "sort":
-            return Sort(_order(data["order"]))
-        case "limit":
-            offset = data.get("offset")
-            return Limit(
-                expr_from_json(data["limit"]), expr_from_json(offset) if offset else None, _order(data["order"])
-            )
-        case "row_wise":
-            return RowWise(data["name"], data["node"], tuple(data["columns"]), data["text"])
-        case "window":
-            calls = tuple(WindowCall(c["function"], c["frame"], c["floating"]) for c in data["calls"])
-            return Window(data["node"], tuple(data["columns"]), _exprs(data["partition"]), calls, data["text"])
-        case "opaque":
-            columns = tuple(data["columns"])
-            return Opaque(data["name"], data["node"], data["reason"], columns, data["children"], data["text"])
-        case other:
-            raise ValueError(f"unknown operator on the wire: {other!r}")
-
-
-def _exprs(data: Any) -> tuple[Expr, ...]:
-    return tuple(expr_from_json(e) for e in data)
-
-
-def _named(data: Any) -> Named:
-    return tuple((c, expr_from_json(e)) for c, e in data)
-
-
-def _order(data: Any) -> tuple[SortKey, ...]:
-    return tuple(SortKey(expr_from_json(e), bool(up), bool(nulls)) for e, up, nulls in data)

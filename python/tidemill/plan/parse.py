@@ -17,9 +17,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tidemill.plan.document import WIRE_VERSION, read_query
 from tidemill.plan.expr import Cast, Col, Expr, Fn, Lit, type_from_text, walk
 from tidemill.plan.line import Line, PlanSyntaxError
-from tidemill.plan.query import WIRE_VERSION, Query, read_query
+from tidemill.plan.query import Query
 from tidemill.plan.text import DISTINCT, WHERE, Printer
 
 _AGGREGATES = frozenset(

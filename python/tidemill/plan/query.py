@@ -1,4 +1,4 @@
-"""The query document that the JVM hands over (version 1), read into frozen objects."""
+"""An analysed query, as planning knows it: its tree, and what is known of columns, expressions and sources."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidemill.plan.expr import Col, Expr, Handle, expr_from_json, type_to_text, walk
-from tidemill.plan.ops import Op, Scan, Tree, tree_from_json
-
-WIRE_VERSION = 1
+from tidemill.plan.expr import Col, Expr, Handle, walk
+from tidemill.plan.ops import Op, Scan, Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,68 +124,3 @@ def count_field(names: Iterable[str]) -> str:
     while name in taken:
         name = f"_{name}"
     return name
-
-
-def read_query(document: Mapping[str, Any]) -> Query:
-    """Read a query document.
-
-    Raises:
-        ValueError: if its version is not `WIRE_VERSION`.
-    """
-    if document["version"] != WIRE_VERSION:
-        raise ValueError(f"query document of version {document['version']}, expected {WIRE_VERSION}")
-    return Query(
-        number=document.get("query", 0),
-        columns={
-            c["id"]: Column(c["id"], c["name"], type_to_text(c["type"]), c["nullable"]) for c in document["columns"]
-        },
-        expressions={e["handle"]: _expression(e) for e in document["expressions"]},
-        sources={s["source"]: _source(s) for s in document["sources"]},
-        root=tree_from_json(document["root"]),
-        output=tuple((c, n) for c, n in document["output"]),
-        findings=document.get("findings", {}),
-        document=document,
-    )
-
-
-def _expression(data: Mapping[str, Any]) -> ExpressionInfo:
-    equal, aggregate = data.get("equal"), data.get("aggregate")
-    return ExpressionInfo(
-        handle=data["handle"],
-        text=data["text"],
-        columns=frozenset(data["columns"]),
-        type=type_to_text(data["type"]),
-        nullable=data["nullable"],
-        deterministic=data["deterministic"],
-        time_dependent=data.get("time_dependent", False),
-        functions=tuple(data.get("functions") or ()),
-        equal=Equality(expr_from_json(equal["left"]), expr_from_json(equal["right"]), equal["null_safe"])
-        if equal
-        else None,
-        compare=data.get("compare"),
-        aggregate=_call(aggregate) if aggregate else None,
-    )
-
-
-def _call(data: Mapping[str, Any]) -> Call:
-    condition, buffers = data.get("filter"), data.get("buffers")
-    return Call(
-        function=data["function"].lower(),
-        args=tuple(expr_from_json(a) for a in data["args"]),
-        distinct=data["distinct"],
-        filter=expr_from_json(condition) if condition else None,
-        buffers=tuple(type_to_text(b) for b in buffers) if buffers is not None else None,
-    )
-
-
-def _source(data: Mapping[str, Any]) -> SourceInfo:
-    return SourceInfo(
-        source=data["source"],
-        kind=data["kind"],
-        name=data["name"],
-        id=data["id"],
-        fields=tuple((n, type_to_text(t), bool(nullable)) for n, t, nullable in data["fields"]),
-        rows=data.get("rows"),
-        bytes=data.get("bytes"),
-        entry=data,
-    )

@@ -9,8 +9,9 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.plan.change import SourceChange
+from tidemill.plan.document import read_query
 from tidemill.plan.ops import Scan, Tree
-from tidemill.plan.query import Query, read_query
+from tidemill.plan.query import Query
 from tidemill.runtime import analysis
 from tidemill.runtime.arrivals import Arrived, Rows, place
 from tidemill.runtime.definition import Terms

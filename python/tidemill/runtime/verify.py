@@ -6,7 +6,7 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
-from tidemill.plan.query import read_query
+from tidemill.plan.document import read_query
 from tidemill.runtime import analysis, sessions, views
 from tidemill.runtime.binder import Binder
 from tidemill.runtime.compare import Verdict, compare

@@ -7,7 +7,8 @@ from typing import Any
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 from cattrs.preconf.json import make_converter
 
-from tidemill.plan.query import Query, read_query
+from tidemill.plan.document import read_query
+from tidemill.plan.query import Query
 from tidemill.search.request import PlanRequest
 from tidemill.search.run_plan import RunPlan
 
