@@ -12,7 +12,7 @@ from tidemill.runtime import planning
 from tidemill.search import searchers
 from tidemill.search.planner import plan_run
 from tidemill.search.request import PlanRequest
-from tidemill.search.run_plan import ExplainedPlan
+from tidemill.search.run_plan import ExplainedPlan, RunPlan
 
 Refresh = Callable[..., Row]
 
@@ -110,6 +110,38 @@ def test_a_run_like_the_last_one_is_not_planned_again(
     spark.sql("EXPLAIN INCREMENTAL VIEW v")
     assert len(searched) == 3
     oracle("v", query)
+
+
+def test_a_long_search_runs_in_a_process_of_its_own(
+    spark: SparkSession, events: str, oracle: Oracle, refresh: Refresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The filling and runs of a new kind; what is remembered is not searched for."""
+    pool = searchers.Searchers()
+    monkeypatch.setattr(planning, "SEARCHERS", pool)
+    asked: list[PlanRequest] = []
+
+    def noted(searcher: searchers.Searcher, request: PlanRequest) -> RunPlan | str:
+        asked.append(request)
+        return search(searcher, request)
+
+    search = searchers.Searcher.search
+    monkeypatch.setattr(searchers.Searcher, "search", noted)
+    monkeypatch.setattr(searchers, "plan_run", lambda request: pytest.fail(f"searched here: {request}"))
+    spark.conf.set("spark.tidemill.search.processes", "1")
+    try:
+        query = "SELECT a.k, b.v, c.s FROM events a LEFT JOIN events b ON a.k = b.v LEFT JOIN events c ON a.v = c.v"
+        spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
+        assert asked
+        for n in range(2):
+            spark.sql(f"INSERT INTO events VALUES (10, {n}, 'x'), (NULL, {n}, 'y')")
+            before = len(asked)
+            assert refresh("v").kind == "INCREMENTAL"
+            assert len(asked) - before == (n == 0)
+            oracle("v", query)
+    finally:
+        spark.conf.set("spark.tidemill.search.processes", "0")
+        assert (pool.busy, len(pool.idle)) == (0, 1)
+        pool.end()
 
 
 def test_names_that_spark_makes_up_mean_nothing(

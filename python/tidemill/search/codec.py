@@ -14,9 +14,8 @@ from tidemill.search.run_plan import RunPlan
 
 _CONVERTER = make_converter()
 _MEASURED = {"measured": override(omit=True)}  # a function, known to experiments only
-_CONVERTER.register_unstructure_hook_func(
-    lambda kind: getattr(kind, "__origin__", None) is frozenset, sorted
-)  # one text for one set
+# One text for one set.
+_CONVERTER.register_unstructure_hook_func(lambda kind: getattr(kind, "__origin__", None) is frozenset, sorted)
 _CONVERTER.register_unstructure_hook(Query, lambda query: query.document)
 _CONVERTER.register_structure_hook(Query, lambda document, _: read_query(document))
 _CONVERTER.register_unstructure_hook(PlanRequest, make_dict_unstructure_fn(PlanRequest, _CONVERTER, **_MEASURED))  # type: ignore[arg-type]
