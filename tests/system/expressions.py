@@ -134,7 +134,7 @@ def aggregate(draw: DrawFn, columns: Sequence[Column], *, exact: bool) -> Output
     if type_ == "bigint":
         if name == "sum":
             return Output(f"sum({value}){filtered}", "bigint")
-        return Output(f"avg({value}){filtered}", "double", absolute)
+        return Output(f"avg({value}){filtered}", "double", None if exact else absolute)  # sums of few small numbers
     if type_ == "decimal":
         return Output(f"CAST({name}({value}){filtered} AS DECIMAL(12, 2))", "decimal")
     return Output(f"{name}({value}){filtered}", "double", absolute)

@@ -184,6 +184,13 @@ def test_many_random_views(spark: SparkSession, tables: str, part: int) -> None:
     assert EXAMPLES or refreshes >= PAIRS
 
 
+@seed(SEED)
+@examples(1000)
+@given(queries())
+def test_the_scales_of_inexact_columns_are_asked_for(query: Query) -> None:
+    assert (query.checked != query.text) == bool(query.inexact)
+
+
 def test_generated_queries_are_well_typed(spark: SparkSession, tables: str) -> None:
     """The generator itself: Spark analyses and runs what it makes, so no example is lost to a wrong query."""
 
