@@ -181,6 +181,14 @@ def test_one_that_is_killed_while_it_searches(pool: Searchers, tmp_path: Path) -
     assert pool.idle == []
 
 
+def test_an_answer_that_cannot_be_read(pool: Searchers, tmp_path: Path) -> None:
+    here = os.getpid()
+    answer = "[os.write(fd, b'{no JSON\\n') for fd in range(3, 9) if os.path.exists(f'/proc/self/fd/{fd}')]"
+    settings = rules(tmp_path, f"os.getpid() == {here} or {answer}")
+    assert pool.plan(asked(LONG, settings=settings)).steps
+    assert (pool.idle, pool.busy) == ([], 0)
+
+
 def test_none_can_be_started(pool: Searchers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     assert pool.plan(asked(LONG)).steps

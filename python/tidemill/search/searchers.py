@@ -47,7 +47,7 @@ def _size(tree: Tree) -> int:
 
 
 class LostSearcherError(Exception):
-    """A process does not answer any more, or never did."""
+    """A process does not answer as it should, or not any more, or never did."""
 
 
 class Searcher:
@@ -84,11 +84,9 @@ class Searcher:
             self._process.stdin.write(json.dumps(request_to_json(request)) + "\n")
             self._process.stdin.flush()
             answer = self._process.stdout.readline()
-        except OSError as e:
+            found: dict[str, Any] = json.loads(answer)
+        except (OSError, ValueError) as e:  # no answer, or a part of one
             raise LostSearcherError(str(e)) from e
-        if not answer.endswith("\n"):
-            raise LostSearcherError("it ended")
-        found: dict[str, Any] = json.loads(answer)
         return plan_from_json(found["plan"]) if "plan" in found else str(found["failed"])
 
     def end(self) -> None:
@@ -156,7 +154,7 @@ class Searchers:
                 self.busy -= 1
                 if usable and searcher is not None:
                     self.idle.append(searcher)
-                self._changed.notify()
+                self._changed.notify_all()  # who waits may be content with different numbers
             if searcher is not None and not usable:
                 searcher.end()
 
