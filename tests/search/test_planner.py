@@ -323,6 +323,22 @@ def test_a_preferred_pack_and_the_policy_full_choose_for_themselves() -> None:
     assert (plan.reason, plan.states, plan.chosen) == (None, (kept,), every)
 
 
+def test_a_state_that_the_allowed_packs_cannot_make_is_given_up() -> None:
+    """Parts of an aggregate are made by `delta` alone. A full run weighed beside does without them too."""
+    first = planned(SUMS, first=True)
+    names = frozenset(s.name for s in first.states)
+    few = PlannerSettings(packs=frozenset({"recompute"}), prefer="recompute")
+    known = Past([PastRun("FULL", planned(SUMS, first=True, settings=few).estimated, 1e6)])
+    kept = planned(SUMS, states=names, chosen=first.chosen, settings=few, past=known)
+    assert kept.rejected is not None
+    lost = planned(SUMS, lost=names, chosen=first.chosen, settings=few, past=known)
+    assert lost.reason == f"STATE_LOST: {', '.join(names)}"
+    for plan in (kept, lost):
+        assert (plan.kind, plan.states, plan.chosen) == ("INCREMENTAL", (), frozenset())
+    after = planned(SUMS, policy="INCREMENTAL", chosen=lost.chosen)
+    assert [s.name for s in after.states] == list(names)
+
+
 def test_names_of_states_hold_what_the_query_means() -> None:
     names = [planned(SUMS, first=True, meaning=text).states[0].name for text in ("zone=UTC", "zone=UTC", "zone=JST")]
     assert names[0] == names[1] != names[2]

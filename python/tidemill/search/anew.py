@@ -17,7 +17,8 @@ from tidemill.tvr.form import SNAPSHOT, Span, at
 def full(task: PlanningTask, reason: str, states: Collection[str] | None = None) -> ExplainedPlan:
     """Everything from the sources: the states first, then the result over them.
 
-    `states`: names of those to make; the ones worth keeping unless given, for which a search of its own is made.
+    `states`: names of those to make; the ones worth keeping unless given, for which a search of its own is made. Those
+    that the rules switched on cannot make are left out.
     """
     found = task.space([unchanged(task.request.sources)] * len(task.request.steps), Kept({}))
     run = task.assembly(found, task.extractor(found, past=False))

@@ -73,19 +73,23 @@ class Assembly:
         self._staged[group] = Staged(step.name, fields, lowered.count is not None)
         self._extractor.stage(group)
 
-    def base(self, candidate: Candidate) -> None:
-        """A state is made anew, as of the end of the run, from anything but itself."""
+    def base(self, candidate: Candidate) -> bool:
+        """A state is made anew, as of the end of the run, from anything but itself; False if it cannot be."""
         memo = self.found.memo
         group = base(memo, candidate, self.found.now)
         if self._is_written(candidate, group):
-            return
+            return True
         free = self._making_anew(group)
-        lowered, rows = self.lower(group, net=False, extractor=free)
+        try:
+            lowered, rows = self.lower(group, net=False, extractor=free)
+        except NotComputableError:
+            return False
         if candidate.partial is None:
             lowered = Lowerer(
                 memo, free.making(group), self._staged, self.found.base_rows, self.found.facts.segments
             ).signed(lowered)
         self._write(candidate, "base", group, lowered, rows)
+        return True
 
     def advance(self, candidate: Candidate) -> bool:
         """A state is followed through the run; False if it cannot be, and has to be given up."""

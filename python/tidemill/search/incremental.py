@@ -149,9 +149,7 @@ class IncrementalRun:
                 lambda prefer: make(prefer, followed) if prefer else best, seeds, demands, 0, others
             ).extractor
         run = self.task.assembly(found, extractor)
-        for candidate in found.candidates:
-            if candidate.name in self.anew:
-                run.base(candidate)
+        made = [run.base(c) for c in found.candidates if c.name in self.anew]
         if found.changed and extractor.best(found.change) is None:
             return None
         run.once(demands, lambda group: [run.advance(c) for c in found.named(followed.written[group])])
@@ -159,8 +157,9 @@ class IncrementalRun:
         kept = [c for c in follow if run.advance(c)]
         run.delta(found.change)
         self.task.compact(run, kept)
-        # A state that cannot follow this change is given up, and the next run that may use other packs makes it anew.
-        chosen = self.chosen if len(kept) == len(follow) else frozenset()
+        # A state that cannot follow this change, or be made, is given up, and the next run that may use other packs
+        # makes it anew.
+        chosen = self.chosen if all(made) and len(kept) == len(follow) else frozenset()
         return run.plan("INCREMENTAL", self.lost, lambda: self._alternatives(found), self.task.own_point, chosen=chosen)
 
     def _alternatives(self, found: Space) -> list[Alternative]:
