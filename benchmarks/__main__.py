@@ -1,4 +1,4 @@
-"""./build.sh bench NAME [--scale N] [--queries 1,3] [--rounds N] [--only TESTS] [--no-report]
+"""./build.sh bench NAME [--scale N] [--queries 1,3] [--rounds N] [--policy AUTO] [--only TESTS] [--no-report]
 
 Runs benchmarks/bench_NAME.py under pytest-benchmark, keeps its figures as JSON under build/bench/, and writes them as a
 table into docs/benchmarks.md.
@@ -25,6 +25,9 @@ def main() -> int:
     parser.add_argument("--queries", default="", help="numbers, separated by commas; default: all that have a text")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each kind of change; the table has medians")
     parser.add_argument(
+        "--policy", choices=("AUTO", "STRICT"), default="STRICT", help="refresh policy of the views of tpch and tpcds"
+    )
+    parser.add_argument(
         "--only", default="", help="tests whose names pytest -k selects by this; the rest of the page stays"
     )
     parser.add_argument("--no-report", action="store_true", help="leave docs/benchmarks.md as it is")
@@ -34,7 +37,9 @@ def main() -> int:
     os.environ["TIDEMILL_BENCH_SCALE"] = f"{arguments.scale:g}"
     os.environ["TIDEMILL_BENCH_QUERIES"] = arguments.queries
     os.environ["TIDEMILL_BENCH_ROUNDS"] = str(arguments.rounds)
-    figures = BUILD / "bench" / arguments.only / f"{arguments.name}-{arguments.scale:g}.json"
+    os.environ["TIDEMILL_BENCH_POLICY"] = arguments.policy
+    policy = "" if arguments.policy == "STRICT" else f"-{arguments.policy.lower()}"
+    figures = BUILD / "bench" / arguments.only / f"{arguments.name}-{arguments.scale:g}{policy}.json"
     figures.parent.mkdir(parents=True, exist_ok=True)
     options = [
         "--benchmark-enable",
