@@ -9,15 +9,15 @@ from __future__ import annotations
 import random
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
-from itertools import combinations
 from math import isfinite
 from unittest import mock
 
 from cost_model.default import DefaultCostModel
+from tests.moments import Changes, Moments, Tables
 from tests.scalars import Exact, Row
 from tests.semantics import Record, Relation, World, run
 from tidemill.explain import explained
@@ -34,19 +34,16 @@ from tidemill.search.compaction import Compaction, Piece
 from tidemill.search.costing import CostModel, CpuMs, Facts, Read, Rows
 from tidemill.search.cuts import push_cuts
 from tidemill.search.extract import Extractor
+from tidemill.search.past import Past, PastRun
 from tidemill.search.plan_cache import PlanCache
 from tidemill.search.planner import plan_run
 from tidemill.search.request import PlanRequest, Point
 from tidemill.search.run_plan import ExplainedPlan, RunPlan, Step
 from tidemill.search.space import Kept, Measured, normal_query
 from tidemill.search.task import PlanningTask
-from tidemill.settings import PlannerSettings
+from tidemill.settings import PACKS, PlannerSettings
 from tidemill.tvr.form import DELTA, SNAPSHOT, Form
 
-Tables = Mapping[int, Sequence[Record]]
-Changes = Mapping[int, Sequence[tuple[Record, int]]]
-STATISTICS = 1e6
-"""Rows that every source claims to have, so that plans from the change look cheap."""
 STORED_ROWS = 200_000
 """Rows that every piece of a state claims to have."""
 
@@ -79,6 +76,10 @@ class Mode:
     """How often a state, or the content, is gone when a run begins."""
     anew: float = 0.0
     """How often a run chooses its states anew, as after one that might not use every pack."""
+    fewer: float = 0.0
+    """How often a run may use only some of the packs."""
+    timed: bool = False
+    """What the runs so far took is known: something at random."""
     early: float | None = None
     """How much of what could be done by a run without output is; None: what the planner chooses."""
     model: str = "default"
@@ -93,7 +94,8 @@ class View:
     """A view over tables, filled at once."""
 
     text: str
-    tables: Tables
+    start: Tables
+    """What its sources hold when it is made."""
     mode: Mode = field(default_factory=Mode)
     valid: Callable[[Sequence[Row], View], None] | None = None
     """The check of a query that is free in its answers; None: the view must equal its query."""
@@ -105,17 +107,13 @@ class View:
         self.plans = PlanCache()
         self.query: Query = parse_query(self.text)
         self.dice = random.Random(self.seed)
-        self.line: list[Tables] = [self.tables]
-        """The tables at each moment, from that of the content on."""
-        self.feeds: list[Changes] = []
-        """What led from each moment to the next."""
-        self.standing: dict[str, int] = {}
+        self.moments = Moments(self.start)
         self.before: dict[str, int] = {}
         self.held: list[Record] = []
-        self.held_until = 0
         self.states: dict[str, list[list[Record]]] = {}
         self.result: list[Record] = []
         self.kinds: list[str] = []
+        self.past: list[PastRun] = []
         self.first = True
         self.chosen: frozenset[str] | None = None
         self.lost: frozenset[str] = frozenset()
@@ -144,7 +142,7 @@ class View:
         output before it. `expected`: what changes until the next point, as much as so far unless given. `still`: the
         sources that are expected not to change until each of the runs to come; the last counts for all others.
         """
-        self._change(changes)
+        self.moments.change(changes)
         steps = [self._expected(still[min(i, len(still) - 1)]) for i in range(len(ahead) + 1)]
         if expected is not None:
             steps = [self._sources([expected])]
@@ -157,7 +155,7 @@ class View:
 
     def refresh(self, changes: Changes) -> ExplainedPlan:
         """Apply changes to the tables, and run."""
-        self._change(changes)
+        self.moments.change(changes)
         self.lost = frozenset(n for n in sorted(self.states) if self.dice.random() < self.mode.lose)
         self.refill = "STATE_LOST" if self.dice.random() < self.mode.lose else None
         self.states = {n: records for n, records in self.states.items() if n not in self.lost}
@@ -166,37 +164,6 @@ class View:
         plan = self._plan(first=self.first)
         self._execute(plan)
         return plan
-
-    def _after(self, changes: Changes) -> Tables:
-        after = {n: list(rows) for n, rows in self.tables.items()}
-        for number, feed in changes.items():
-            net: Counter[Row] = Counter()
-            for record, n in feed:
-                net[tuple(record.items())] += n
-            bag = Counter(tuple(r.items()) for r in self.tables[number])
-            bag.update(net)
-            assert min(bag.values(), default=0) >= 0, "the feed deletes what is not there"
-            after[number] = [dict(r) for r in bag.elements()]
-        return after
-
-    def _change(self, changes: Changes) -> None:
-        self.tables = self._after(changes)
-        self.line.append(self.tables)
-        self.feeds.append(changes)
-        self._forget_moments()
-
-    def _forget_moments(self) -> None:
-        """Moments between the first and the last at which nothing stands are none."""
-        for moment in reversed(range(1, len(self.line) - 1)):
-            if moment in {*self.standing.values(), self.held_until}:
-                continue
-            first, second = self.feeds[moment - 1], self.feeds[moment]
-            self.feeds[moment - 1 : moment + 1] = [
-                {n: [*first.get(n, ()), *second.get(n, ())] for n in first.keys() | second.keys()}
-            ]
-            del self.line[moment]
-            self.standing = {n: t - (t > moment) for n, t in self.standing.items()}
-            self.held_until -= self.held_until > moment
 
     def oracle(self) -> Relation:
         """The query as written, over the tables as they are now."""
@@ -209,36 +176,10 @@ class View:
     # -- planning -----------------------------------------------------------------------------------------------------
 
     def _sources(self, feeds: Sequence[Changes] | None = None) -> dict[int, SourceChange]:
-        """What happened to the sources, over all moments unless told otherwise."""
-        feeds = self.feeds if feeds is None else feeds
-
-        def source(n: int) -> SourceChange:
-            telling = self.mode.telling is None or n in self.mode.telling
-            feed = [record for changes in feeds for record in changes.get(n, ())]
-            return SourceChange(
-                changed=any(n in changes for changes in feeds),
-                old_readable=self.mode.readable,
-                rows=STATISTICS,
-                inserts=float(sum(c > 0 for _, c in feed)),
-                deletes=float(sum(c < 0 for _, c in feed)),
-                direct=self._is_direct(n, [f for f in feeds if n in f]),
-                reason=None if telling else "FILES_REWRITTEN",
-            )
-
-        return {n: source(n) for n in self.query.sources}
-
-    def _is_direct(self, source: int, feeds: Sequence[Changes]) -> bool:
-        """Whether one feed says it all, and deletes only what was there before."""
-        if len(feeds) != 1:
-            return False
-        moment = next((i for i, feed in enumerate(self.feeds) if feed is feeds[0]), -1)
-        there, deleted = Counter(tuple(r.items()) for r in self.line[moment][source]), Counter[Row]()
-        for record, n in feeds[0][source]:
-            deleted[tuple(record.items())] += max(0, -n)
-        return deleted <= there
+        return self.moments.sources(feeds, readable=self.mode.readable, telling=self.mode.telling)
 
     def _measured(self, expected: Changes) -> Measured:
-        line = [*self.line, self._after(expected)]
+        line = [*self.moments.line, self.moments.after(expected)]
 
         @cache
         def bag(tree: Tree, moment: int) -> Counter[Row]:
@@ -268,8 +209,11 @@ class View:
     def _request(
         self, *, first: bool, price: float = 1.0, ahead: tuple[Point, ...] = (), expected: Changes | None = None
     ) -> PlanRequest:
-        sources = self._sources()
-        settings = PlannerSettings(prefer=self.mode.prefer, cost_model=self.mode.model, time_limit=60)
+        sources, feeds = self._sources(), self.moments.feeds
+        packs = frozenset(PACKS)
+        if not first and self.dice.random() < self.mode.fewer:
+            packs = frozenset(pack for pack in PACKS if self.dice.random() < 0.5)
+        settings = PlannerSettings(packs=packs, prefer=self.mode.prefer, cost_model=self.mode.model, time_limit=60)
         states = frozenset(self.states)
         piece = Piece(1, STORED_ROWS, STORED_ROWS, 1)
         anew = not first and not ahead and self.dice.random() < self.mode.anew
@@ -285,11 +229,12 @@ class View:
             chosen=frozenset() if anew else self.chosen,
             refill=self.refill,
             pieces={n: [piece] * len(kept) for n, kept in self.states.items()},
-            between=tuple(self._sources([feed]) for feed in self.feeds) if len(self.feeds) > 1 else (),
-            standing={n: t for n, t in self.standing.items() if n in states},
-            held=self.held_until if self.refill is None else 0,
+            between=tuple(self._sources([feed]) for feed in feeds) if len(feeds) > 1 else (),
+            standing={n: t for n, t in self.moments.standing.items() if n in states},
+            held=self.moments.held_until if self.refill is None else 0,
             price=price,
             ahead=ahead,
+            past=Past(self.past if self.mode.timed else ()),
             measured=self._measured(expected or {}) if self.mode.known else lambda _tree, _form: None,
         )
 
@@ -338,22 +283,18 @@ class View:
 
     # -- running ------------------------------------------------------------------------------------------------------
 
+    @property
+    def tables(self) -> Tables:
+        """What the sources hold now."""
+        return self.moments.tables
+
     def _world(self) -> World:
-        now = max(1, len(self.feeds))
-        sources = {(n, now): rows for n, rows in self.tables.items()}
-        if self.mode.readable:
-            past = list(enumerate(self.line[:-1])) or [(0, self.tables)]
-            sources |= {(n, t): rows for t, tables in past for n, rows in tables.items()}
-        told = {
-            (n, start, end): [record for feed in self.feeds[start:end] for record in feed.get(n, ())]
-            for n in self.query.sources
-            if self.mode.telling is None or n in self.mode.telling
-            for start, end in combinations(range(now + 1), 2)
-        }
+        sources = self.moments.snapshots(readable=self.mode.readable)
+        told = self.moments.told(self.mode.telling)
         return World(self.query, sources, told, self.states, self.before, self.held, result=self.result, dice=self.dice)
 
     def _execute(self, plan: ExplainedPlan) -> None:
-        changed = {n for feed in self.feeds for n in feed}
+        changed, now = self.moments.changed, len(self.moments.feeds)
         world = self._world()
         states: dict[str, list[list[Record]]] = dict(self.states)
         result = self.result
@@ -374,7 +315,7 @@ class View:
                 result = self._applied(records)
             elif step.target == "held":
                 self.held = [*(self.held if step.mode == "segment" else ()), *records]
-                self.held_until = len(self.feeds)
+                self.moments.held_until = now
             else:
                 result = records
         known = dict(self.states)
@@ -384,22 +325,22 @@ class View:
                 if spec.name not in plan.behind:
                     if not self.first:
                         self.before.setdefault(spec.name, len(known.get(spec.name, ())))
-                    self.standing[spec.name] = len(self.feeds)
-            if self.first and all(self.standing.get(n) == len(self.feeds) for n in self.states):
-                self._begin_anew({})  # there is no content that stands earlier
+                    self.moments.standing[spec.name] = now
+            if self.first and all(self.moments.standing.get(n) == now for n in self.states):
+                self._begin_anew()  # there is no content that stands earlier
             return
-        self._begin_anew({})
+        self._begin_anew()
         self.result = result
         self.chosen = plan.chosen
         read = self.first or changed & _sources(self.query.root)
+        self.past.insert(0, PastRun(plan.kind, plan.estimated, plan.estimated * self.dice.choice([0.1, 1, 10])))
         self.kinds.append(plan.kind if read else "NO_DATA")  # what the runtime would not even plan
         self.first = False
         self._check(plan)
 
-    def _begin_anew(self, standing: dict[str, int]) -> None:
-        """What is there now is the first moment from here on."""
-        self.line, self.feeds = [self.tables], []
-        self.standing, self.before, self.held, self.held_until = standing, {}, [], 0
+    def _begin_anew(self) -> None:
+        self.moments.begin_anew()
+        self.before, self.held = {}, []
 
     def _applied(self, delta: Sequence[Record]) -> list[Record]:
         names = [n for _, n in self.query.output]

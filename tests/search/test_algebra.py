@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
-from tests.maintain import Changes, Mode, View
+from tests.maintain import Mode, View
+from tests.moments import Changes
 from tests.scalars import INF, NAN
 from tests.semantics import Record
 from tidemill.rule.registry import load_rules
@@ -40,6 +41,8 @@ MODES = st.builds(
     telling=st.sampled_from([None, None, None, frozenset({0, 1})]),
     lose=st.sampled_from([0.0, 0.0, 0.5]),
     anew=st.sampled_from([0.0, 0.0, 0.5]),
+    fewer=st.sampled_from([0.0, 0.5]),
+    timed=st.sampled_from([False, True]),
     compact=st.sampled_from([0.0, 0.5]),
     early=st.sampled_from([None, 0.5, 1.0]),
 )

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.maintain import Changes, Mode, View
+from tests.maintain import Mode, View
+from tests.moments import Changes
 from tests.scalars import INF, NAN, Row
 from tests.semantics import Record
 from tidemill.search.run_plan import read_by

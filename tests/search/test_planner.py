@@ -1,4 +1,4 @@
-"""Join orders, extraction, full against incremental, refusals, states chosen."""
+"""Full against incremental runs, refusals, states chosen."""
 
 from __future__ import annotations
 
@@ -13,32 +13,27 @@ from cost_model.default import MODEL
 from tidemill.errors import TidemillError
 from tidemill.explain import explained
 from tidemill.explain.document import document
-from tidemill.memo.memo import Memo, Node, Ref
 from tidemill.plan.change import SourceChange
-from tidemill.plan.ops import Aggregate, Changes, Filter, Join, Net, Scan
+from tidemill.plan.ops import Aggregate, Filter
 from tidemill.plan.parse import parse_query
 from tidemill.rule.engine import Budget
 from tidemill.rule.registry import load_rules
 from tidemill.search.compaction import Piece
-from tidemill.search.costing import CONTENT, Facts
-from tidemill.search.extract import Extractor
-from tidemill.search.join_order import Input, join_order
+from tidemill.search.costing import CONTENT
 from tidemill.search.past import Past, PastRun
 from tidemill.search.planner import plan_run
 from tidemill.search.request import PlanRequest
 from tidemill.search.run_plan import ExplainedPlan
-from tidemill.search.space import Kept, normal_query, space, step_of
+from tidemill.search.space import Kept, normal_query, space
 from tidemill.search.task import PlanningTask
 from tidemill.settings import PlannerSettings
-from tidemill.tvr.form import DELTA, NEW, OLD, SNAPSHOT, SYMBOLIC, at, over
-from tidemill.tvr.timeline import Timeline
 
 SOURCES = """\
 source 0 t [a: long, b: long] rows=10000000
 source 1 u [a: long, c: long] rows=50000000
 source 2 w [a: long, d: long] rows=1000
 """
-T, U, W = "  scan 0 [#0 := a, #1 := b]\n", "  scan 1 [#2 := a, #3 := c]\n", "  scan 2 [#4 := a, #5 := d]\n"
+T, U = "  scan 0 [#0 := a, #1 := b]\n", "  scan 1 [#2 := a, #3 := c]\n"
 SUMS = "aggregate keys=[#9 := #0] calls=[#10 := sum(#1)]\n" + T
 EXTREMA = "aggregate keys=[#9 := #0] calls=[#10 := min(#1)]\n" + T
 WINDOW = "opaque Window [#0, #1, #9] (windows have no rule yet)\n" + T
@@ -67,88 +62,6 @@ def scanned(node: Mapping[str, Any]) -> set[int]:
     """The sources whose snapshots a wire plan reads."""
     below = set[int]().union(*map(scanned, node.get("inputs", ())))
     return below | ({node["source"]} if node["op"] == "scan" else set())
-
-
-# -- join order -------------------------------------------------------------------------------------------------------
-
-CHAIN = "join inner [(#0 = #2), (#3 = #4), (#1 < #5)]\n" + T + U + W
-
-
-def inputs(signed: int | None) -> list[Input]:
-    sizes = [1e6, 5e6, 1e3]
-    return [
-        Input(frozenset({2 * i, 2 * i + 1}), 10.0 if i == signed else n, n, i == signed) for i, n in enumerate(sizes)
-    ]
-
-
-@pytest.mark.parametrize(("signed", "order"), [(0, [0, 1, 2]), (2, [2, 1, 0]), (None, [0, 1, 2])])
-def test_joins_go_from_the_delta_outward(signed: int | None, order: list[int]) -> None:
-    query = parse_query(SOURCES + CHAIN)
-    assert isinstance(query.root.op, Join)
-    first, steps = join_order(query, inputs(signed), query.root.op.condition)
-    assert [first, *(s.input for s in steps)] == order
-    assert all(s.broadcast for s in steps) == (signed is not None)
-    seen = [c for s in steps for c in s.condition]
-    assert sorted(seen, key=str) == sorted(query.root.op.condition, key=str)  # each conjunct once
-
-
-def test_a_conjunct_over_the_first_input_alone_is_not_lost() -> None:
-    query = parse_query(SOURCES + "join inner [(#1 > 3)]\n" + T + U)
-    assert isinstance(query.root.op, Join)
-    _, steps = join_order(query, inputs(0)[:2], query.root.op.condition)
-    assert [len(s.condition) for s in steps] == [1]
-
-
-# -- extraction -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("direct", "deletes", "netted"),
-    [(True, 9_000, False), (True, 40_000, False), (True, 60_000, True), (False, 10, True), (False, 0, False)],
-)
-def test_small_direct_changes_are_looked_at_as_they_are(direct: bool, deletes: float, netted: bool) -> None:
-    source = SourceChange(True, True, rows=1e6, inserts=10.0, deletes=deletes, direct=direct)
-    assert bool(step_of({0: source}).mixed) == netted
-
-
-def cyclic() -> tuple[Memo, Extractor, int, int]:
-    """A delta from the new snapshot, the new snapshot from the delta; the delta from the source as well."""
-    query = parse_query(SOURCES + "scan 0 [#0 := a, #1 := b]")
-    memo = Memo(query, Timeline((step_of({0: change()}),)))
-    memo.register(query.root)
-    delta, new = memo.change(0, DELTA), memo.moment(0, SNAPSHOT, old=False)
-    memo.add(delta, Node(Net((0, 1)), (Ref(0, at(SNAPSHOT, NEW)),)), "r", "p")
-    memo.add(new, Node(Net((0, 1)), (Ref(0, over(DELTA, SYMBOLIC)),)), "r", "p")
-    facts = Facts(query, ({0: change()},), {}, {})
-    return memo, Extractor(memo, MODEL, facts), delta, new
-
-
-def test_a_cycle_computes_nothing() -> None:
-    _, extractor, delta, new = cyclic()
-    assert extractor.best(delta) is None
-    assert extractor.cost(new) == float("inf")
-
-
-def test_a_cycle_is_entered_where_it_is_cheapest() -> None:
-    memo, _, delta, new = cyclic()
-    columns = ((0, "a"), (1, "b"))
-    memo.add(delta, Node(Changes(0, columns, OLD, NEW)), "r", "p")
-    memo.add(new, Node(Scan(0, columns, NEW)), "r", "p")
-    extractor = Extractor(memo, MODEL, Facts(memo.query, ({0: change()},), {}, {}))
-    choices = [extractor.best(g) for g in (delta, new)]
-    assert [type(c.expression.op) for c in choices if c and c.expression] == [Changes, Net]
-    extractor.stage(delta)
-    staged = extractor.best(delta)
-    assert staged is not None
-    assert staged.expression is None
-    assert extractor.is_staged(delta)
-    only = Extractor(
-        memo, MODEL, Facts(memo.query, ({0: change()},), {}, {}), lambda _g, e: not isinstance(e.op, Changes | Net)
-    )
-    assert only.best(delta) is None
-
-
-# -- the run ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_small_change_is_followed_and_a_large_one_is_not() -> None:

@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.maintain import Changes, Mode, Tables, View
+from tests.maintain import Mode, View
+from tests.moments import Changes, Tables
 from tests.semantics import Record
 from tidemill.rule.registry import load_rules
 from tidemill.search.run_plan import ExplainedPlan

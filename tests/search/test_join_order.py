@@ -1,0 +1,42 @@
+"""The order of inner joins."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidemill.plan.ops import Join
+from tidemill.plan.parse import parse_query
+from tidemill.search.join_order import Input, join_order
+
+SOURCES = """\
+source 0 t [a: long, b: long] rows=10000000
+source 1 u [a: long, c: long] rows=50000000
+source 2 w [a: long, d: long] rows=1000
+"""
+T, U, W = "  scan 0 [#0 := a, #1 := b]\n", "  scan 1 [#2 := a, #3 := c]\n", "  scan 2 [#4 := a, #5 := d]\n"
+CHAIN = "join inner [(#0 = #2), (#3 = #4), (#1 < #5)]\n" + T + U + W
+
+
+def inputs(signed: int | None) -> list[Input]:
+    sizes = [1e6, 5e6, 1e3]
+    return [
+        Input(frozenset({2 * i, 2 * i + 1}), 10.0 if i == signed else n, n, i == signed) for i, n in enumerate(sizes)
+    ]
+
+
+@pytest.mark.parametrize(("signed", "order"), [(0, [0, 1, 2]), (2, [2, 1, 0]), (None, [0, 1, 2])])
+def test_joins_go_from_the_delta_outward(signed: int | None, order: list[int]) -> None:
+    query = parse_query(SOURCES + CHAIN)
+    assert isinstance(query.root.op, Join)
+    first, steps = join_order(query, inputs(signed), query.root.op.condition)
+    assert [first, *(s.input for s in steps)] == order
+    assert all(s.broadcast for s in steps) == (signed is not None)
+    seen = [c for s in steps for c in s.condition]
+    assert sorted(seen, key=str) == sorted(query.root.op.condition, key=str)  # each conjunct once
+
+
+def test_a_conjunct_over_the_first_input_alone_is_not_lost() -> None:
+    query = parse_query(SOURCES + "join inner [(#1 > 3)]\n" + T + U)
+    assert isinstance(query.root.op, Join)
+    _, steps = join_order(query, inputs(0)[:2], query.root.op.condition)
+    assert [len(s.condition) for s in steps] == [1]
