@@ -19,7 +19,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from benchmarks import planning, tempura, texts, tpcds
 from benchmarks.data import BUILD
 from benchmarks.harness import ROUNDS, SCALE, fresh_session
-from tests.maintain import Changes
+from tests.moments import Changes
 from tests.search import test_running_example as example
 from tidemill.explain.document import document
 from tidemill.search.planner import plan_run
