@@ -110,5 +110,4 @@ def unneeded(root: Path) -> set[str]:
     left |= {p for p in found if p.parent.name == "definition" and p.stem.lstrip("0") not in definitions}
     left |= {p for p in found if p.suffix == ".tmp" or (p.is_file() and "writers" in p.parts)}
     left |= {p for p in found if p.is_dir() and p.parent.name != "_tidemill" and not any(p.iterdir())}
-    left |= {p for p in found if p.name == "_temporary"}
     return {str(p.relative_to(root)) for p in left}

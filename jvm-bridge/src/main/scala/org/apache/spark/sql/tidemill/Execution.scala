@@ -103,11 +103,6 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
 
   private def parquet(leaf: IncrementalOutput): JObject = {
     val path = new Path(text(sink \ "path"))
-    val options = Map(
-      // No _SUCCESS file: the log, not a marker, says what is committed.
-      "mapreduce.fileoutputcommitter.marksuccessfuljobs" -> "false",
-      // Files come into the folder when the job commits, so what is listed there is of no attempt that lost.
-      "mapreduce.fileoutputcommitter.algorithm.version" -> "1")
     val command = InsertIntoHadoopFsRelationCommand(
       outputPath = path,
       staticPartitions = Map.empty,
@@ -115,7 +110,7 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
       partitionColumns = partitionAttributes,
       bucketSpec = None,
       fileFormat = new ParquetFileFormat,
-      options = options,
+      options = Map.empty,
       query = leaf,
       mode = SaveMode.ErrorIfExists,
       catalogTable = None,
@@ -126,14 +121,14 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
     // The write command may sit below an adaptive plan; only it counts the rows.
     val count = written.flatMap(collectFirst(_) { case w: DataWritingCommandExec => w.metrics("numOutputRows").value })
       .getOrElse(throw new IllegalStateException("Spark's write command is not in the executed plan"))
-    answer(JArray(listed(path)), JInt(count), written)
+    answer(JArray(listed(path, DirectCommit.taken(path))), JInt(count), written)
   }
 
-  /** The files below `path`; with partitions, each says its values, and the folder that Spark gives them in a table. */
-  private def listed(path: Path): List[JObject] = {
+  /** The committed files below `path`; with partitions, each says its values, and the folder that Spark gives them in a table. */
+  private def listed(path: Path, committed: Set[String]): List[JObject] = {
     val root = fileSystem(path).makeQualified(path)
-    val found = Files.walk(Seq(root), session.sessionState.newHadoopConf(), name => !name.startsWith(".") && !name.startsWith("_SUCCESS"))
-    found.toList.filter(_.getPath.getName.startsWith("part-")).sortBy(_.getPath.toString).map { f =>
+    val found = Files.walk(Seq(root), session.sessionState.newHadoopConf(), !_.startsWith("."))
+    found.toList.filter(f => committed(f.getPath.getName)).sortBy(_.getPath.toString).map { f =>
       val file = ("path" -> f.getPath.toString) ~ ("bytes" -> f.getLen) ~ ("modified" -> f.getModificationTime)
       if (partitions.isEmpty) file
       else {
