@@ -37,8 +37,7 @@ PHYSICAL: Mapping[str, str] = {
     "spark.sql.constraintPropagation.enabled": "false",
     # `${...}` was replaced when CREATE was read: what another session calls so must not get into the query.
     "spark.sql.variable.substitute": "false",
-    # What users set for their own output must not reach the view's files. The log says which of them are committed.
-    "spark.sql.sources.commitProtocolClass": "org.apache.spark.sql.tidemill.DirectCommit",
+    # What users set for their own output must not reach the view's files.
     "spark.sql.sources.partitionOverwriteMode": "static",
     "spark.sql.files.maxRecordsPerFile": "0",
     "spark.sql.parquet.outputTimestampType": "INT96",

@@ -60,5 +60,6 @@ object DirectCommit {
   private val committed = new ConcurrentHashMap[String, Set[String]]
 
   /** The names of the files that a job committed in a folder; asked once. */
-  def taken(path: Path): Set[String] = Option(committed.remove(path.toString)).getOrElse(Set.empty)
+  def taken(path: Path): Set[String] =
+    Option(committed.remove(path.toString)).getOrElse(throw new IllegalStateException(s"no job was committed in $path"))
 }

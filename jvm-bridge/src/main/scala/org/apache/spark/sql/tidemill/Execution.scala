@@ -13,6 +13,7 @@ import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanHelper
 import org.apache.spark.sql.execution.command.DataWritingCommandExec
 import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
+import org.apache.spark.sql.internal.SQLConf
 
 import org.json4s._
 import org.json4s.JsonDSL._
@@ -116,12 +117,20 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
       catalogTable = None,
       fileIndex = None,
       outputColumnNames = columns.map(_._2))
-    val execution = session.sessionState.executePlan(command)
-    val written = execution.commandExecuted.collectFirst { case c: CommandResult => c.commandPhysicalPlan }
+    val written = committedDirectly(session.sessionState.executePlan(command).commandExecuted)
+      .collectFirst { case c: CommandResult => c.commandPhysicalPlan }
     // The write command may sit below an adaptive plan; only it counts the rows.
     val count = written.flatMap(collectFirst(_) { case w: DataWritingCommandExec => w.metrics("numOutputRows").value })
       .getOrElse(throw new IllegalStateException("Spark's write command is not in the executed plan"))
     answer(JArray(listed(path, DirectCommit.taken(path))), JInt(count), written)
+  }
+
+  private def committedDirectly[T](body: => T): T = {
+    val conf = session.sessionState.conf
+    val before = conf.fileCommitProtocolClass
+    conf.setConf(SQLConf.FILE_COMMIT_PROTOCOL_CLASS, classOf[DirectCommit].getName)
+    try body
+    finally conf.setConf(SQLConf.FILE_COMMIT_PROTOCOL_CLASS, before)
   }
 
   /** The committed files below `path`; with partitions, each says its values, and the folder that Spark gives them in a table. */
