@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -19,9 +20,14 @@ from py4j.clientserver import ClientServerConnection
 
 
 class Interrupts:
-    """The calls under way, each with what ends its jobs; hears Ctrl-C once it is installed."""
+    """The calls under way, each with what ends its jobs; hears Ctrl-C once it is installed.
+
+    `grace`: seconds by which the end of a call is put off in which Ctrl-C was pressed. A shell hears it by itself, and
+    ends if its statement has ended by then.
+    """
 
     def __init__(self) -> None:
+        self.grace = 0.0
         self._calls: dict[threading.Event, Callable[[], object]] = {}
         self._before: Callable[[int, FrameType | None], object] | None = None
 
@@ -34,6 +40,8 @@ class Interrupts:
             yield pressed.is_set
         finally:
             del self._calls[pressed]
+            if pressed.is_set():
+                time.sleep(self.grace)
 
     def press(self) -> None:
         """Tells the calls under way."""

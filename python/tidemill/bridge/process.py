@@ -16,6 +16,9 @@ from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 import tidemill
 from tidemill.bridge.endpoint import Endpoint
 
+GRACE = 0.5
+"""Seconds within which a shell surely hears a Ctrl-C that its planner has heard."""
+
 
 def main(endpoint: type[Endpoint] = Endpoint) -> None:
     """Attach to the JVM and serve until it goes away."""
@@ -31,7 +34,8 @@ def main(endpoint: type[Endpoint] = Endpoint) -> None:
     java.resetCallbackClient(java.getCallbackClient().getAddress(), gateway.get_callback_server().get_listening_port())
     planner = endpoint(gateway._gateway_client, "that of the Spark driver")
     # The terminal sends Ctrl-C to the whole group. The shell cancels its jobs and lives on; so does the planner, which
-    # begins nothing more for the statement.
+    # begins nothing more for the statement, and lets the shell hear of it first.
+    planner.interrupts.grace = GRACE
     signal.signal(signal.SIGINT, lambda *_: planner.interrupts.press())
     gateway.entry_point.attach(planner, tidemill.__version__)
     while sys.stdin.buffer.read(4096):
