@@ -41,19 +41,22 @@ class Double:
 
 
 @pytest.mark.parametrize(
-    ("source_bytes", "rows", "expected"),
+    ("source_bytes", "rows", "joins", "expected"),
     [
-        (0.0, 10.0, {"partitions": "1", "adaptive": "false", "compiled": "false"}),
-        (0.0, 1e5 + 1, {"partitions": "2", "adaptive": "false", "compiled": "true"}),
-        (1.0 * MEBIBYTE, 10.0, {"partitions": "1", "adaptive": "false", "compiled": "true"}),
-        (320.0 * MEBIBYTE, 1e9, {"partitions": "11", "adaptive": "true", "compiled": "true"}),
-        (None, 1e9, {"partitions": "200", "adaptive": "true", "compiled": "true"}),
-        (None, inf, {"partitions": "200", "adaptive": "true", "compiled": "true"}),
+        (0.0, 10.0, 0, {"partitions": "1", "adaptive": "false", "compiled": "false"}),
+        (0.0, 1e5 + 1, 3, {"partitions": "2", "adaptive": "false", "compiled": "true"}),
+        (1.0 * MEBIBYTE, 10.0, 32, {"partitions": "1", "adaptive": "false", "compiled": "true"}),
+        (1.0 * MEBIBYTE, 10.0, 33, {"partitions": "1", "adaptive": "true", "compiled": "true"}),
+        (320.0 * MEBIBYTE, 1e9, 0, {"partitions": "11", "adaptive": "true", "compiled": "true"}),
+        (None, 1e9, 0, {"partitions": "200", "adaptive": "true", "compiled": "true"}),
+        (None, inf, 0, {"partitions": "200", "adaptive": "true", "compiled": "true"}),
     ],
 )
-def test_a_session_is_fitted_to_a_step(source_bytes: float | None, rows: float, expected: Mapping[str, str]) -> None:
+def test_a_session_is_fitted_to_a_step(
+    source_bytes: float | None, rows: float, joins: int, expected: Mapping[str, str]
+) -> None:
     jvm = Double()
-    sessions.fit(jvm, source_bytes, rows)  # type: ignore[arg-type]
+    sessions.fit(jvm, source_bytes, rows, joins)  # type: ignore[arg-type]
     assert jvm.settings["spark.sql.shuffle.partitions"] == expected["partitions"]
     assert jvm.settings["spark.sql.adaptive.enabled"] == expected["adaptive"]
     assert jvm.settings["spark.sql.codegen.wholeStage"] == expected["compiled"]

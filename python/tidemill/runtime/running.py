@@ -215,7 +215,8 @@ def _carried_out(
     outcome = _Outcome({}, {name: s.pieces for name, s in states.items()})
     partitions = view.definition.create.partitioned_by
     for step in plan.steps:
-        sessions.fit(jvm, situation.source_bytes if wire.holds(step.plan, "scan") else 0.0, step.rows)
+        source_bytes = situation.source_bytes if wire.holds(step.plan, "scan") else 0.0
+        sessions.fit(jvm, source_bytes, step.rows, wire.count(step.plan, "join"))
         outcome.take(step, _written(execution, binder, step, stage, partitions))
         if step.mode == "compact":
             binder.states[str(step.state)] = [p.files for p in outcome.pieces[str(step.state)]]

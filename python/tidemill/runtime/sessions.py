@@ -24,6 +24,9 @@ INTERPRETED_ROWS = 5_000
 # Below this much input plans run as they stand: re-planning at each shuffle makes each of its stages a job of its own,
 # and jobs, not rows, are what a small refresh costs.
 ADAPTIVE_FROM_BYTES = 64 * MEBIBYTE
+# Up to this many joins, too. Broadcasts of a plan as it stands wait for each other in Spark's 128 threads, for ever if
+# these are all taken; a plan that adapts begins one when those below it are there.
+MOST_JOINS = 32
 
 FIXED = frozenset(setting.name for setting in SETTINGS if setting.scope == "startup")
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
@@ -66,12 +69,12 @@ def working(jvm: Jvm, captured: Mapping[str, str]) -> Jvm:
     return jvm.clone({**captured, **PHYSICAL})
 
 
-def fit(jvm: Jvm, source_bytes: float | None, rows: float = inf) -> None:
+def fit(jvm: Jvm, source_bytes: float | None, rows: float = inf, joins: int = 0) -> None:
     """Fits a working session to one step: shuffle partitions, whether plans adapt as they run, whether they are
     compiled.
 
     `source_bytes`: of the snapshots that the step scans, 0 if it reads changes and states alone, None if unknown.
-    `rows`: about how many rows it shuffles.
+    `rows`: about how many rows it shuffles. `joins`: how many joins are in its plan.
     """
     cores = int(jvm.session.sparkContext().defaultParallelism())
     conf = jvm.session.conf()
@@ -81,7 +84,7 @@ def fit(jvm: Jvm, source_bytes: float | None, rows: float = inf) -> None:
         most = max(cores, int(source_bytes // BYTES_PER_PARTITION) + 1)
     wanted = most if rows == inf else min(most, max(1, ceil(rows / ROWS_PER_PARTITION)))
     conf.set(SHUFFLE_PARTITIONS, str(wanted))
-    adaptive = source_bytes is None or source_bytes >= ADAPTIVE_FROM_BYTES
+    adaptive = source_bytes is None or source_bytes >= ADAPTIVE_FROM_BYTES or joins > MOST_JOINS
     conf.set("spark.sql.adaptive.enabled", str(adaptive).lower())
     compiled = source_bytes != 0 or rows > INTERPRETED_ROWS
     conf.set("spark.sql.codegen.wholeStage", str(compiled).lower())

@@ -60,6 +60,11 @@ def holds(plan: Node, op: str) -> bool:
     return plan["op"] == op or any(holds(i, op) for i in plan.get("inputs", ()))
 
 
+def count(plan: Node, op: str) -> int:
+    """How many nodes of this kind are in a plan."""
+    return int(plan["op"] == op) + sum(count(i, op) for i in plan.get("inputs", ()))
+
+
 def files(
     listed: Sequence[Mapping[str, Any]], columns: Sequence[tuple[int, str, Type]], path_column: int | None = None
 ) -> Node:
