@@ -252,6 +252,17 @@ def test_a_state_that_the_allowed_packs_cannot_make_is_given_up() -> None:
     assert [s.name for s in after.states] == list(names)
 
 
+def test_what_states_made_anew_have_in_common_is_computed_once() -> None:
+    """Or the change of a join of joins would be written out for each of its readers, in each state and in the view."""
+    both = "  join full [(#0 = #2)]\n" + indent(T + U, "  ") + "  scan 2 [#4 := a, #5 := d]\n"
+    text = "aggregate keys=[#9 := #5] calls=[#10 := sum(#1), #11 := min(#3)]\n  join full [(#3 = #4)]\n" + indent(
+        both, "  "
+    )
+    plan = planned(text, policy="INCREMENTAL", chosen=frozenset(), settings=PlannerSettings(prefer="delta"))
+    assert (plan.kind, [s.mode for s in plan.steps if s.target == "state"]) == ("INCREMENTAL", ["base", "base"])
+    assert max(len(operators(s.plan)) for s in plan.steps) < 200
+
+
 def test_names_of_states_hold_what_the_query_means() -> None:
     names = [planned(SUMS, first=True, meaning=text).states[0].name for text in ("zone=UTC", "zone=UTC", "zone=JST")]
     assert names[0] == names[1] != names[2]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.search.anew import full
-from tidemill.search.assembly import RECOMPUTE
+from tidemill.search.assembly import RECOMPUTE, Assembly
 from tidemill.search.explanation import Alternative
 from tidemill.search.extract import Extractor
 from tidemill.search.inspect import unable
 from tidemill.search.run_plan import ExplainedPlan, read_by
-from tidemill.search.seed import CORE
-from tidemill.search.sharing import cheapest
+from tidemill.search.seed import CORE, base
+from tidemill.search.sharing import cheapest, share
 from tidemill.search.space import Followed, Kept, Space
 from tidemill.search.task import DELTAS, NONE_FOLLOWED, PlanningTask
 
@@ -149,9 +149,13 @@ class IncrementalRun:
                 lambda prefer: make(prefer, followed) if prefer else best, seeds, demands, 0, others
             ).extractor
         run = self.task.assembly(found, extractor)
-        made = [run.base(c) for c in found.candidates if c.name in self.anew]
+        bases = {c: base(found.memo, c, found.now) for c in found.candidates if c.name in self.anew}
+        self._share(run, extractor, bases.values())
+        made = [run.base(c) for c in bases]
         if found.changed and extractor.best(found.change) is None:
             return None
+        if self.anew:
+            self._share(run, extractor, (*found.followed(self.request.states).written, found.change))
         run.once(demands, lambda group: [run.advance(c) for c in found.named(followed.written[group])])
         follow = [c for c in found.candidates if c.name in self.request.states]
         kept = [c for c in follow if run.advance(c)]
@@ -161,6 +165,13 @@ class IncrementalRun:
         # makes it anew.
         chosen = self.chosen if all(made) and len(kept) == len(follow) else frozenset()
         return run.plan("INCREMENTAL", self.lost, lambda: self._alternatives(found), self.task.own_point, chosen=chosen)
+
+    def _share(self, run: Assembly, extractor: Extractor, groups: Iterable[int]) -> None:
+        """Writes what the plans of groups read several times, as far as something computes them."""
+        demands = [group for group in groups if extractor.best(group) is not None]
+        if demands:
+            share(extractor, demands, 0)
+            run.once(demands)
 
     def _alternatives(self, found: Space) -> list[Alternative]:
         """The best plan of each pack, with `delta` or `recompute` underneath; of `recompute`, all from the sources."""
