@@ -31,13 +31,14 @@ def sections(figures: Sequence[Figures], note: str) -> Iterator[tuple[str, list[
 
 def _example(figures: Sequence[Figures], note: str) -> Iterator[str]:
     yield from ["## The papers' running example", "", note, ""]
-    yield "Tuples at the first point, at the second, and priced, of each method's own plan; the one that is chosen."
+    yield "Tuples at the first point, at the second, and priced, of each method's own plan and of the chosen one."
     yield ""
-    yield from _header(["data", "price", "delta", "positive_negative", "recompute", "chosen"])
+    packs = ("delta", "positive_negative", "recompute")
+    yield from _header(["downstream", "data", "price", *packs, "chosen", "methods"])
     for f in figures:
-        costs = {pack: f"{one:g} + {two:g} = {priced:g}" for pack, (priced, one, two) in f["costs"].items()}
-        cells = [costs[pack] for pack in ("delta", "positive_negative", "recompute")]
-        yield f"| {f['name']} | {f['price']} | {' | '.join(cells)} | {' '.join(f['chosen'])} |"
+        costs = [*(f["costs"][pack] for pack in packs), f["chosen"]]
+        cells = [f"{one:g} + {two:g} = {priced:g}" for priced, one, two in costs]
+        yield f"| {f['aggregate']} | {f['name']} | {f['price']} | {' | '.join(cells)} | {' '.join(f['methods'])} |"
 
 
 def _header(names: Sequence[str]) -> Iterator[str]:

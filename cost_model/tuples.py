@@ -1,9 +1,9 @@
 """The cost model of the papers' running example: rows that arrive.
 
 For each join, aggregate and DISTINCT of the query, the signed rows that arrive at it in a run. Rows of a stored or
-re-read other side are not counted; a join that a method splits counts once; merges, pads and other helpers count
-nothing; a part that is computed again counts all its input rows (sql.md, spark.tidemill.cost.model). An inner join of
-several inputs is one join here.
+re-read other side are not counted; a join that a method splits counts once: its semi and anti joins only where nothing
+else of it is computed; merges, pads and other helpers count nothing; a part that is computed again counts all its input
+rows, beside those that arrive (sql.md, spark.tidemill.cost.model). An inner join of several inputs is one join here.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from tidemill.search.costing import Constant, CpuMs, Facts, Read, Rows, Work
 from tidemill.tvr.form import DELTA
 
 from .default import DefaultCostModel
+
+HALVES = ("semi", "anti")
+"""Joins that rules split others into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +52,18 @@ class TuplesCostModel(DefaultCostModel):
     def total(self, work: Sequence[Work]) -> CpuMs:
         """Rows that arrive at the joins and aggregates of the query in a run."""
         aggregated: dict[object, Rows] = {}
-        arrived: dict[object, dict[int, Rows]] = defaultdict(dict)
-        again: dict[object, dict[int, Rows]] = defaultdict(dict)
+        joined: dict[object, dict[int, Rows]] = defaultdict(dict)
+        split: dict[object, dict[int, Rows]] = defaultdict(dict)
         for w in work:
-            for read in w.inputs:
-                match w.op:
-                    case Aggregate(keys, calls) | Partial(keys, calls):
-                        aggregated[keys, calls, read.group] = read.rows
-                    case Join(_, condition):  # by its condition a join is known again where a method splits it
-                        (arrived if read.form == DELTA else again)[condition][read.group] = read.rows
-        joined = (arrived.get(condition) or again[condition] for condition in arrived.keys() | again.keys())
-        return CpuMs(sum(aggregated.values()) + sum(sum(rows.values()) for rows in joined))
+            match w.op:
+                case Aggregate(keys, calls) | Partial(keys, calls):
+                    aggregated |= {(keys, calls, read.group): read.rows for read in w.inputs}
+                case Join(kind, condition):  # by its condition a join is known again where a method splits it
+                    arriving = [read for read in w.inputs if read.form == DELTA]
+                    of = split if kind in HALVES and not arriving else joined
+                    of[condition] |= {read.group: read.rows for read in arriving or w.inputs}
+        found = (joined.get(condition) or split[condition] for condition in joined.keys() | split.keys())
+        return CpuMs(sum(aggregated.values()) + sum(sum(rows.values()) for rows in found))
 
     def reading(self, files: float, rows: float) -> CpuMs:
         """Nothing."""

@@ -12,6 +12,7 @@ import pytest
 from tests.maintain import Mode, View
 from tests.moments import Changes, Tables
 from tests.semantics import Record
+from tidemill.explain.document import document
 from tidemill.rule.registry import load_rules
 from tidemill.search.run_plan import ExplainedPlan
 
@@ -23,6 +24,8 @@ aggregate keys=[#5 := #1] calls=[#6 := sum(if(isnull(#4), #2, -(#4)))]
     scan 0 [#0 := o_id, #1 := cat, #2 := price]
     scan 1 [#3 := o_id, #4 := cost]
 """
+DEAREST = SUMMARY.replace("sum(", "max(")
+"""Beanstalk 2.3: what is downstream takes back no maximum without computing it again."""
 SALES = 0
 RETURNS = 1
 
@@ -50,9 +53,14 @@ OTHERS = frozenset(r.name for r in load_rules() if r.pack not in {"delta", "posi
 """Rules of the methods that the example does not compare."""
 
 
-def planned(later: Changes, price: float, off: frozenset[str] = OTHERS) -> tuple[View, ExplainedPlan]:
-    """The view after the first point, at a price, with all that is to come known; and that point's plan."""
-    view = View(SUMMARY, FIRST, Mode(model="tuples", known=True, off=off), deferred=True)
+def planned(
+    later: Changes, price: float, off: frozenset[str] = OTHERS, text: str = SUMMARY
+) -> tuple[View, ExplainedPlan]:
+    """The view after the first point, at a price, with all that is to come known; and that point's plan.
+
+    As in the papers nothing comes after the second point, so nothing is kept for that.
+    """
+    view = View(text, FIRST, Mode(model="tuples", known=True, off=off, keep=0.0), deferred=True)
     return view, view.early({}, price=price, expected=later)
 
 
@@ -121,3 +129,24 @@ def test_all_methods_together_are_never_dearer(later: Changes, price: float) -> 
     best = min(cost for cost, _, _ in costs(few).values())
     assert plan.explanation.costs[0] * price + plan.explanation.costs[1] <= best
     view.refresh(later)  # which checks the content
+
+
+@pytest.mark.parametrize("later", [PUBLISHED, O4_INSTEAD, O4_AS_WELL], ids=["published", "o4 instead", "o4 as well"])
+def test_a_maximum_downstream_changes_the_method_upstream(later: Changes) -> None:
+    """Where it takes back what it gave out early, its groups are computed again; so the outer join gives out only
+    what stays, whatever the price, and the rest when it is due."""
+
+    def rules(plan: ExplainedPlan) -> set[str]:
+        return {p.choice.expression.rule for p in plan.explanation.schedule if p.choice.expression is not None}
+
+    retracts = "left_outer_join"
+    for price in (0.01, 0.2, 0.5):
+        view, plan = planned(later, price, frozenset(), DEAREST)
+        assert retracts not in rules(plan)
+        assert "positive_negative" in document(plan, {})["methods"]
+        early, due = plan.explanation.costs
+        assert early == 6
+        assert price * early + due < costs(plan)["delta"][0]
+        assert view.refresh(later).estimated == due
+    _, sums = planned(PUBLISHED, 0.2, frozenset())
+    assert retracts in rules(sums)
