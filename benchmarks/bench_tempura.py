@@ -232,7 +232,7 @@ class TestPlanning:
             seconds=seconds,
             groups=sum(1 for _ in found.memo.live_groups()),
             rules_fired=found.explored.rules_fired,
-            stopped=found.explored.stopped,
+            stopped=plan.explanation.search.stopped,
             cost=planning.priced(plan),
             **about,
         )

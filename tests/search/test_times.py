@@ -17,7 +17,7 @@ from tidemill.search.extract import Extractor
 from tidemill.search.planner import plan_run
 from tidemill.search.request import PlanRequest, Point, planned_with
 from tidemill.search.settle import Run
-from tidemill.search.sharing import share
+from tidemill.search.sharing import TimeLimit, cheapest, share
 from tidemill.search.space import step_of
 from tidemill.settings import PlannerSettings
 from tidemill.tvr.form import DELTA, NEW, OLD, SNAPSHOT, SYMBOLIC, Span, at, over
@@ -59,6 +59,16 @@ def over_steps(*steps: SourceChange) -> Memo:
     memo = Memo(parse_query(QUERY), Timeline(tuple(step_of({0: s}) for s in steps)))
     memo.register(memo.query.root)
     return memo
+
+
+def read_twice() -> tuple[Memo, int]:
+    """A change that one group reads twice, and that group."""
+    memo = over_steps(change(5.0))
+    whole = memo.moment(0, SNAPSHOT, old=False)
+    delta = Ref(0, over(DELTA, SYMBOLIC))
+    memo.add(memo.change(0, DELTA), Node(Net((0,)), (Node(Changes(0, FIELDS, OLD, NEW)),)), "r", "p")
+    memo.add(whole, Node(Sum(), (delta, Node(Negate(), (delta,)))), "r", "p")
+    return memo, whole
 
 
 @pytest.mark.parametrize(("price", "cost", "early"), [(0.6, 10.0, False), (0.2, 7.0, True), (0.4, 10.0, None)])
@@ -175,14 +185,37 @@ def test_a_part_of_the_work_is_done_early() -> None:
 def test_what_is_read_twice_is_computed_once_where_that_pays() -> None:
     """Two readers of 10 cost 20 as a tree; shared 10, to write 5 and to load 4 each: 23 or, loaded for 1 each, 17."""
     for to_load, expected in ((4.0, 20.0), (1.0, 17.0)):
-        memo = over_steps(change(5.0))
-        whole = memo.moment(0, SNAPSHOT, old=False)
-        delta = Ref(0, over(DELTA, SYMBOLIC))
-        memo.add(memo.change(0, DELTA), Node(Net((0,)), (Node(Changes(0, FIELDS, OLD, NEW)),)), "r", "p")
-        memo.add(whole, Node(Sum(), (delta, Node(Negate(), (delta,)))), "r", "p")
+        memo, whole = read_twice()
         found = share(extractor(memo, Fixed(costs={Net: 10.0}, to_load=to_load), [change(5.0)], [1.0]), [whole], 0)
         assert found.cost[0] == expected
         assert found.extractor.shared == ({(memo.change(0, DELTA), 0)} if expected < 20 else set())
+
+
+def test_what_does_not_pay_is_taken_back_as_it_was() -> None:
+    memo, whole = read_twice()
+    found = extractor(memo, Fixed(costs={Net: 10.0}), [change(5.0)], [1.0])
+    before = found.best(whole), found.order, found.planned([whole], 0)
+    take_back = found.share({(memo.change(0, DELTA), 0)})
+    assert found.order == [(memo.change(0, DELTA), 0)]
+    assert found.planned([whole], 0) != before[-1]
+    take_back()
+    assert (found.best(whole), found.order, found.planned([whole], 0)) == before
+
+
+@pytest.mark.parametrize(("seconds", "tried"), [(60.0, [None, "p", "q", "other"]), (-1.0, [None])])
+def test_what_is_tried_beside_the_best_tree_is_a_matter_of_time(seconds: float, tried: list[str | None]) -> None:
+    """What that tree reads twice is shared all the same."""
+    memo, whole = read_twice()
+    made: list[str | None] = []
+
+    def make(pack: str | None) -> Extractor:
+        made.append(pack)
+        return extractor(memo, Fixed(costs={Net: 1000.0}), [change(5.0)], [1.0])
+
+    limit = TimeLimit(seconds)
+    best = cheapest(make, ["p", "q"], [whole], 0, [lambda: make("other")], limit)
+    assert (made, limit.cut_off) == (tried, seconds < 0)
+    assert best.extractor.shared == {(memo.change(0, DELTA), 0)}
 
 
 @pytest.mark.parametrize(("objective", "early"), [("priced", False), ("last", True)])

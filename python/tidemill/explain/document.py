@@ -59,8 +59,8 @@ def document(run: ExplainedPlan, stored: Mapping[str, int]) -> dict[str, Any]:
         "search": {
             "groups": sum(1 for _ in found.memo.live_groups()),
             "rules_fired": found.explored.rules_fired,
-            "milliseconds": round(found.explored.seconds * 1000, 1),
-            "stopped": found.explored.stopped,
+            "milliseconds": round(why.search.seconds * 1000, 1),
+            "stopped": why.search.stopped,
         },
     }
 

@@ -18,6 +18,7 @@ BASIC = frozenset({"delta", "affected", "recompute"})
 """Packs that are applied to all there is, however long it takes: what can be maintained is no question of time."""
 
 
+TIME_LIMIT = "time limit"
 LEAST_SECONDS = 1.0
 """Between two looks for what must be found."""
 
@@ -77,7 +78,7 @@ def explore(
             elif time.monotonic() > end and missing():
                 end = time.monotonic() + max(budget.seconds, LEAST_SECONDS)
             elif time.monotonic() > end:
-                stopped = "time limit"
+                stopped = TIME_LIMIT
             if stopped != "saturated":
                 rules = [rule for rule in rules if rule.pack in BASIC]
         tvr, index = worklist.popleft()

@@ -8,7 +8,6 @@ from tidemill.search.assembly import RECOMPUTE
 from tidemill.search.explanation import Alternative
 from tidemill.search.run_plan import ExplainedPlan, read_by
 from tidemill.search.seed import Candidate, advance, base
-from tidemill.search.sharing import cheapest
 from tidemill.search.space import Kept, written_once
 from tidemill.search.task import PlanningTask, unchanged
 from tidemill.tvr.form import SNAPSHOT, Span, at
@@ -55,7 +54,7 @@ def refill(task: PlanningTask, reason: str) -> ExplainedPlan:
     demands = [*written.written, memo.form(found.root, at(SNAPSHOT, found.now))]
     run = task.assembly(
         found,
-        cheapest(
+        task.cheapest(
             lambda prefer: task.extractor(found, prefer, followed=written), task.seeds(found), demands, 0
         ).extractor,
     )

@@ -11,7 +11,7 @@ from tidemill.plan.ops import Empty, Filter, Join, KeyFilter, Negate, Pad, Proje
 from tidemill.plan.query import COUNT_FIELD, Query, count_field
 from tidemill.search.compaction import Compaction
 from tidemill.search.costing import BROADCAST_ROWS, CostModel, CpuMs, Work
-from tidemill.search.explanation import Alternative, Explanation, PlannedPoint, Used
+from tidemill.search.explanation import Alternative, Explanation, PlannedPoint, Search, Used
 from tidemill.search.extract import Chosen, Extractor
 from tidemill.search.inspect import is_net, unable, view_keys
 from tidemill.search.lower import Lowerer, NotComputableError
@@ -27,14 +27,21 @@ RECOMPUTE = "recompute"
 
 
 class Assembly:
-    """The steps of a run as they come together; what one step writes, later ones read."""
+    """The steps of a run as they come together; what one step writes, later ones read.
 
-    def __init__(self, query: Query, model: CostModel, found: Space, extractor: Extractor) -> None:
+    Args:
+        search: how the search for the plan stands.
+    """
+
+    def __init__(
+        self, query: Query, model: CostModel, found: Space, extractor: Extractor, search: Callable[[], Search]
+    ) -> None:
         self.found = found
         self.steps: list[Step] = []
         self._query = query
         self._model = model
         self._extractor = extractor
+        self._search = search
         self._used: dict[tuple[int, Expression], Used] = {}
         self._staged: dict[int, Staged] = {}
         self._specs: list[StateSpec] = []
@@ -248,6 +255,7 @@ class Assembly:
                 points,
                 schedule.plan if schedule else (),
                 schedule.costs if schedule else (self.cost,),
+                self._search(),
             ),
         )
 

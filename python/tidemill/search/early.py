@@ -17,7 +17,7 @@ from tidemill.search.extract import Extractor
 from tidemill.search.run_plan import ExplainedPlan
 from tidemill.search.seed import CORE, Candidate, advance, answered_from_sources, base, methods_of, owed_to
 from tidemill.search.settle import Run
-from tidemill.search.sharing import cheapest, share
+from tidemill.search.sharing import share
 from tidemill.search.space import Followed, Space, written_once
 from tidemill.search.task import DELTAS, PlanningTask, unchanged
 from tidemill.tvr.form import DELTA, SNAPSHOT, Span, Time, at
@@ -62,7 +62,7 @@ def early(task: PlanningTask) -> ExplainedPlan:
     found = task.space(steps, task.kept(content=not request.first), [p.changes for p in points])
     needs = _needs(task, found, found.now + due)
     choices = _Choices(task, found, needs, due)
-    chosen = cheapest(
+    chosen = task.cheapest(
         lambda prefer: choices.extractor(prefer=prefer or request.settings.prefer),
         task.seeds(found),
         needs.demands,

@@ -44,6 +44,14 @@ class PlannedPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Search:
+    """How long a plan was looked for, in wall seconds, and why no longer (see `Explored`)."""
+
+    seconds: float
+    stopped: str
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """How a plan was found.
 
@@ -58,6 +66,7 @@ class Explanation:
         points: those planned together, the run's own first.
         schedule: what is done at all of them, if there are several.
         costs: at each of them, in the model's unit.
+        search: until the plan was there.
     """
 
     found: Space
@@ -70,3 +79,4 @@ class Explanation:
     points: Sequence[PlannedPoint]
     schedule: Sequence[Planned]
     costs: Sequence[float]
+    search: Search

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import Changes, Less, Op, Project, ResultScan, Scan, StateScan
 from tidemill.search.costing import CostModel, CpuMs, Facts, Rows, Work
-from tidemill.search.settle import Choice, Given, Place, Run, Settling, Ways, preference_apart
+from tidemill.search.settle import Choice, Given, Place, Run, Settled, Settling, Ways, preference_apart
 from tidemill.tvr.form import OLD
 
 MADE, PLAIN, BEST = range(3)
@@ -104,16 +104,27 @@ class Extractor:
         self.shared: frozenset[Place] = frozenset()
         self._bits: dict[Place, int] = {}
         self._best = self._plain
+        self._chosen: list[Settled] = []
+        self._made: dict[Place, _Made] = {}
         self._settle()
 
     def place(self, place: Place) -> Place:
         """A place after merges of groups."""
         return self._memo.find(place[0]), place[1]
 
-    def share(self, places: Collection[Place]) -> None:
-        """From now on these are computed once and written, each at its run; who reads them loads them."""
+    def share(self, places: Collection[Place]) -> Callable[[], None]:
+        """From now on these are computed once and written, each at its run; who reads them loads them.
+
+        What is returned takes that back, as long as nothing was staged since.
+        """
+        before = self.shared, self._best, self._chosen, self._made
+
+        def take_back() -> None:
+            self.shared, self._best, self._chosen, self._made = before
+
         self.shared = frozenset(map(self.place, places))
         self._settle()
+        return take_back
 
     def stage(self, group: int) -> None:
         """From now on the rows of a group are there, written by an earlier step of the first run."""
@@ -134,7 +145,7 @@ class Extractor:
         near = [self._plain, self._best]
         self._best = self._plain
         self._chosen = [self._plain, self._plain, self._best]
-        self._made: dict[Place, _Made] = {}
+        self._made = {}
         once = [
             place
             for place in (self.shared | self._written) - staged.keys()

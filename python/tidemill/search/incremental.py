@@ -14,7 +14,7 @@ from tidemill.search.extract import Extractor
 from tidemill.search.inspect import unable
 from tidemill.search.run_plan import ExplainedPlan, read_by
 from tidemill.search.seed import CORE, base
-from tidemill.search.sharing import cheapest, share
+from tidemill.search.sharing import share
 from tidemill.search.space import Followed, Kept, Space
 from tidemill.search.task import DELTAS, NONE_FOLLOWED, PlanningTask
 
@@ -145,7 +145,7 @@ class IncrementalRun:
         if not self.anew:
             best = extractor
             others = [lambda: self.task.without_recompute(found, followed)] if seeds else []
-            extractor = cheapest(
+            extractor = self.task.cheapest(
                 lambda prefer: make(prefer, followed) if prefer else best, seeds, demands, 0, others
             ).extractor
         run = self.task.assembly(found, extractor)

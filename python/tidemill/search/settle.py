@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from math import inf
 from typing import NamedTuple, TypeAlias
 
@@ -210,18 +210,21 @@ class Settling:
 
     def choice(self, way: Way, run: int, best: Settled) -> Choice:
         """A way at a run, its inputs being found."""
-        inputs = [best.found[i, run] for i in way.inputs]
+        found = best.found
+        inputs = [found[i, run] for i in way.inputs]
         rows = tuple([(choice.rows, choice.settled) for choice in inputs])
-        if rows not in way.estimated:
-            way.estimated[rows] = self._estimate(way, inputs)
-        output, own = way.estimated[rows]
-        own = CpuMs(own + way.penalty)
+        known = way.estimated.get(rows)
+        if known is None:
+            known = way.estimated[rows] = self._estimate(way, inputs)
+        output, own = known
+        if way.penalty:
+            own = CpuMs(own + way.penalty)
         cost, uses, settled = own * self._runs[run].price, 0, output if way.settles else NO_ROWS
         for choice in inputs:
             cost += choice.cost
             uses |= choice.uses
-            if way.passes and choice.settled > settled:
-                settled = choice.settled
+        if way.passes:
+            settled = max([settled, *(choice.settled for choice in inputs)])
         return Choice(way.expression, output, own, cost, None, 0.0, uses, settled)
 
     def _estimate(self, way: Way, inputs: Sequence[Choice]) -> tuple[Rows, CpuMs]:
@@ -278,6 +281,7 @@ class Settled:
         self._settling = settling
         self._heap: list[tuple[float, int, Place, Choice]] = []
         self._order = 0
+        self._void: dict[Place, int] = {}  # up to which order its offers count no more
         if near is None:
             again: Collection[Place] = {*given, *settling.leaves}
             self._missing = settling.missing()
@@ -293,27 +297,32 @@ class Settled:
         return {place for place, _ in self.given.items() ^ given.items()}
 
     def _go_on_from(self, near: Settled, again: Collection[Place]) -> None:
-        """Takes over what was found and offered but for some places."""
-        self.found = {place: choice for place, choice in near.found.items() if place not in again}
-        self._heap = [offer for offer in near._heap if offer[2] not in again and offer[2] not in self.found]
-        heapify(self._heap)
+        """Takes over what was found and offered but for some places. All is copied as it is: it is much, and they are
+        few."""
+        self.found = near.found.copy()
+        self._heap = near._heap.copy()
         self._order = near._order
+        self._void = near._void | dict.fromkeys(again, near._order)
         self._missing = [missing.copy() for missing in near._missing]
-        for group, run in near.found.keys() & again:
-            for number in self._settling.readers[group]:
-                self._missing[run][number] += 1
+        for place in again:
+            if self.found.pop(place, None) is not None:
+                lacking = self._missing[place[1]]
+                for number in self._settling.readers[place[0]]:
+                    lacking[number] += 1
 
     def __contains__(self, place: Place) -> bool:
         return self.get(place) is not None
 
     def __getitem__(self, place: Place) -> Choice:
         """Raises KeyError for a place that cannot be had."""
-        self._go_on(place, inf)
+        if place not in self.found:
+            self._go_on(place, inf)
         return self.found[place]
 
     def get(self, place: Place) -> Choice | None:
         """None for a place that cannot be had."""
-        self._go_on(place, inf)
+        if place not in self.found:
+            self._go_on(place, inf)
         return self.found.get(place)
 
     def reach(self, cost: float) -> None:
@@ -322,10 +331,10 @@ class Settled:
 
     def _go_on(self, wanted: Place | None, cost: float) -> None:
         """Settles until something is, or until all the rest costs more."""
-        found, heap, settling = self.found, self._heap, self._settling
+        found, heap, void, settling = self.found, self._heap, self._void, self._settling
         while heap and wanted not in found and heap[0][0] <= cost:
-            _, _, place, choice = heappop(heap)
-            if place in found:
+            _, order, place, choice = heappop(heap)
+            if place in found or order <= void.get(place, 0):
                 continue
             found[place] = choice
             for later, loaded in settling.loaded(place, choice, written=place in self.given):

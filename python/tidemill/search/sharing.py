@@ -3,11 +3,13 @@
 Dynamic programming costs trees; a plan is a graph. So what the plan reads more than once is tried, the most promising
 first: with it computed once, written, and loaded by its readers, the best plan is found anew; if that costs less, it
 stays so, else it is taken back. What is tried is a place, a group at a run. A plan that looks dear as a tree may be the
-cheapest with sharing, so the search can start from several.
+cheapest with sharing, so the search can start from several, as long as there is time: the first is looked at in any
+case, for a plan that computes again and again what it needs often costs more than any search.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +20,20 @@ from tidemill.search.settle import Place, preference_apart
 
 TRIES = 16
 """Places that are tried at most for one plan."""
+
+
+class TimeLimit:
+    """Wall time for a search that has a plan already."""
+
+    def __init__(self, seconds: float = inf) -> None:
+        self._end = time.monotonic() + seconds
+        self.cut_off = False
+        """Whether it ended a search."""
+
+    def over(self) -> bool:
+        """Whether the search has to end now."""
+        self.cut_off |= time.monotonic() > self._end
+        return self.cut_off
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +53,22 @@ class Shared:
     plan: Sequence[Planned]
 
 
-def share(extractor: Extractor, demands: Sequence[int], run: int) -> Shared:
-    """The cheapest plan of what is demanded at a run that sharing one thing after the other leads to."""
+def share(extractor: Extractor, demands: Sequence[int], run: int, limit: TimeLimit | None = None) -> Shared:
+    """The cheapest plan of what is demanded at a run that sharing one thing after the other leads to, `limit` allowing
+    for the next."""
     best = _evaluated(extractor, demands, run)
     refused: set[Place] = set()
     for _ in range(TRIES):
         gains = {place: gain for place, gain in extractor.gains(best.plan).items() if gain > 0 and place not in refused}
-        if not gains:
+        if not gains or (limit is not None and limit.over()):
             break
         chosen = max(gains, key=gains.__getitem__)
-        kept = extractor.shared
-        extractor.share({*kept, chosen})
+        take_back = extractor.share({*extractor.shared, chosen})
         tried = _evaluated(extractor, demands, run)
         if tried.cost < best.cost:
             best = tried
         else:
-            extractor.share(kept)
+            take_back()
             refused.add(chosen)
     return best
 
@@ -63,15 +79,18 @@ def cheapest(
     demands: Sequence[int],
     run: int,
     others: Iterable[Callable[[], Extractor]] = (),
+    limit: TimeLimit | None = None,
 ) -> Shared:
     """The cheapest plan of what is demanded: from the best tree, from the plan of each pack (`make` prefers it), and
-    from `others`."""
+    from `others`; what starts from the best tree is no matter of time."""
     best = share(make(None), demands, run)
     if best.cost[0] < best.extractor.noise:
         return best
     starts: list[Callable[[], Extractor]] = [partial(make, pack) for pack in packs]
     for start in (*starts, *others):
-        best = min(best, share(start(), demands, run), key=lambda found: found.cost)
+        if limit is not None and limit.over():
+            break
+        best = min(best, share(start(), demands, run, limit), key=lambda found: found.cost)
     return best
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tidemill.memo.memo import Expression
 from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import StateScan
-from tidemill.rule.engine import Budget
+from tidemill.rule.engine import TIME_LIMIT, Budget
 from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
 from tidemill.search.assembly import RECOMPUTE, Assembly
 from tidemill.search.compaction import Piece, due
 from tidemill.search.costing import CONTENT, HELD
-from tidemill.search.explanation import PlannedPoint
+from tidemill.search.explanation import PlannedPoint, Search
 from tidemill.search.extract import Extractor, reads_the_past
 from tidemill.search.keeping import Prices, Scenario, worth_keeping
 from tidemill.search.models import cost_model
@@ -22,6 +23,7 @@ from tidemill.search.request import PlanRequest
 from tidemill.search.run_plan import states_read
 from tidemill.search.seed import Candidate, answered_from_sources, base, owed_to
 from tidemill.search.settle import Run
+from tidemill.search.sharing import Shared, TimeLimit, cheapest
 from tidemill.search.space import Followed, Kept, Space, space, written_once
 from tidemill.tvr.form import SNAPSHOT, at
 
@@ -50,6 +52,8 @@ class PlanningTask:
         rules = load_rules(request.settings.rules_paths)
         self.rules: list[Rule] = [r for r in rules if r.pack in request.settings.packs]
         self.budget = Budget(seconds=request.settings.time_limit)
+        self._started = time.monotonic()
+        self._cut_off = False
 
     @property
     def packs(self) -> tuple[str, ...]:
@@ -161,8 +165,26 @@ class PlanningTask:
         """The packs whose own plans the search starts from, beside the best one of all."""
         return self.able(found) if self.request.settings.prefer is None else ()
 
+    def cheapest(
+        self,
+        make: Callable[[str | None], Extractor],
+        packs: Iterable[str],
+        demands: Sequence[int],
+        run: int,
+        others: Iterable[Callable[[], Extractor]] = (),
+    ) -> Shared:
+        """As `sharing.cheapest`, in the time that a search may take."""
+        limit = TimeLimit(self.request.settings.time_limit)
+        best = cheapest(make, packs, demands, run, others, limit)
+        self._cut_off |= limit.cut_off
+        return best
+
     def assembly(self, found: Space, extractor: Extractor) -> Assembly:
-        return Assembly(self.request.query, self.model, found, extractor)
+        def search() -> Search:
+            stopped = TIME_LIMIT if self._cut_off else found.explored.stopped
+            return Search(time.monotonic() - self._started, stopped)
+
+        return Assembly(self.request.query, self.model, found, extractor, search)
 
     def compact(self, run: Assembly, followed: Sequence[Candidate]) -> None:
         """Puts together the pieces of states that the run reads, where that pays for runs like it; of others, so that
