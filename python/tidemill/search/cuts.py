@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from itertools import product
 
 from tidemill.memo.memo import Expression, Memo
@@ -37,6 +38,7 @@ def push_cuts(memo: Memo) -> None:
     """Adds to the groups of cut rows what they can be computed from as well."""
     cuts: dict[_Cut, int] = {}
     kept: set[_Cut] = set()
+    passing = cache(partial(_passing, memo))
     waiting = [(group.number, e) for group in memo.live_groups() for e in group.expressions]
     while waiting:
         group, e = waiting.pop()
@@ -46,11 +48,10 @@ def push_cuts(memo: Memo) -> None:
         cuts[cut] = group
         if _put_of_a_state(memo, group, cut, e.inputs[0]):
             kept.add(cut)
-        for op, inputs in tuple(memo.tvrs[cut.number].expressions):
-            below = _below(memo, cut, op, inputs)
-            if below is not None:
-                waiting += [(i, x) for i in below for x in memo.group(i).expressions]
-                _put(memo, group, Match(memo, cut.number, op, inputs), below, cut.pack)
+        for op, inputs, asked in passing(cut.number, cut.op):
+            below = _below(memo, cut, inputs, asked)
+            waiting += [(i, x) for i in below for x in memo.group(i).expressions]
+            _put(memo, group, Match(memo, cut.number, op, inputs), below, cut.pack)
     _tell_by_changes(memo, cuts, kept)
 
 
@@ -103,14 +104,21 @@ def _columns(memo: Memo, cut: _Cut, merged: Net | Merge) -> frozenset[int]:
     return frozenset(memo.tvrs[cut.number].props.columns)
 
 
-def _below(memo: Memo, cut: _Cut, op: Op, inputs: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The inputs of a relation's operator, cut themselves where the key can be asked for there."""
-    if _of_a_source(memo, cut.number):
-        return None  # Spark selects rows where it reads them, before it looks at keys
-    columns = [frozenset(memo.tvrs[i].props.columns) for i in inputs]
-    asked = asked_below(op, Asked(cut.op.on, cut.op.nulls), columns, memo.query)
-    if asked is None:
-        return None
+def _passing(memo: Memo, number: int, cut: KeyFilter) -> list[tuple[Op, tuple[int, ...], tuple[Asked | None, ...]]]:
+    """The ways to compute a relation whose inputs can be asked for the key: operator, inputs, and what of each."""
+    if _of_a_source(memo, number):
+        return []  # Spark selects rows where it reads them, before it looks at keys
+    found = []
+    for op, inputs in memo.tvrs[number].expressions:
+        columns = [frozenset(memo.tvrs[i].props.columns) for i in inputs]
+        asked = asked_below(op, Asked(cut.on, cut.nulls), columns, memo.query)
+        if asked is not None:
+            found.append((op, inputs, tuple(asked)))
+    return found
+
+
+def _below(memo: Memo, cut: _Cut, inputs: tuple[int, ...], asked: tuple[Asked | None, ...]) -> tuple[int, ...]:
+    """The inputs of a relation's operator, cut themselves where the key is asked for there."""
     whole = [memo.form(i, at(SNAPSHOT, cut.time)) for i in inputs]
     return tuple(
         group if a is None else memo.part(KeyFilter(a.on, a.nulls), (group, cut.wanted), RULE, cut.pack)
