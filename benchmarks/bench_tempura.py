@@ -30,7 +30,7 @@ CHOSEN = tuple(map(int, filter(None, os.environ.get("TIDEMILL_BENCH_QUERIES", ""
 IN_DETAIL = (22, 20, 43, 67, 27, 99, 85, 91, 5, 33)
 """The queries that the paper shows its times of planning for."""
 WITHIN = 3.0
-"""Seconds that a search gets, and ten times as many."""
+"""Seconds that a search gets, as by default, and ten times as many."""
 
 
 class TestRunningExample:
@@ -241,12 +241,11 @@ class TestPlanning:
     def test_three_points(self, benchmark: BenchmarkFixture, queries: Mapping[int, Any], number: int) -> None:
         """All of TPC-DS at three points, without a limit; and what a limited search finds."""
         settings = PlannerSettings(time_limit=WITHIN)
-        limited = {
-            f"{limit:g}": planning.priced(
-                plan_run(planning.over(queries[number], 3, replace(settings, time_limit=limit)))
-            )
-            for limit in (WITHIN, 10 * WITHIN)
-        }
+        limited = {}
+        for limit in (WITHIN, 10 * WITHIN):
+            started = time.perf_counter()
+            plan = plan_run(planning.over(queries[number], 3, replace(settings, time_limit=limit)))
+            limited[f"{limit:g}"] = {"seconds": time.perf_counter() - started, "cost": planning.priced(plan)}
         unlimited = replace(settings, time_limit=planning.NO_LIMIT)
         self.planned(
             benchmark, planning.over(queries[number], 3, unlimited), of="queries", query=number, limited=limited
