@@ -59,6 +59,9 @@ VIEWS = {
     "right join": plan("join right [(#0 = #3), (#1 < #4)]", T, U),
     "full join": plan("join full [(#0 = #3), (#1 < #4)]", T, U),
     "full join, null-safe": plan("join full [(#0 <=> #3)]", T, U),
+    "semi join of groups over a join, one column like two": plan(
+        "join semi [(#9 = #6), (#9 = #7)]", plan("aggregate keys=[#9 := #1] calls=[#10 := count(*)]", INNER), W
+    ),
     "semi join": plan("join semi [(#0 = #3)]", T, U),
     "anti join": plan("join anti [(#0 = #3), (#1 <= #4)]", T, U),
     "anti join, no equality": plan("join anti [(#1 < #4)]", T, U),

@@ -32,7 +32,8 @@ def touched(m: Match, key: Sequence[Expr]) -> tuple[On, Built] | None:
     A row of a key is made of rows of that key wherever the key goes down, and of what does not change besides. So the
     values that changed rows have at the ends of these ways are enough, whatever lies between.
     """
-    on = tuple((e, m.column(("touched", e), m.types.type_of(e), f"key{i}")) for i, e in enumerate(key))
+    once = dict.fromkeys(key)  # of what is compared with several columns, one value will do
+    on = tuple((e, m.column(("touched", e), m.types.type_of(e), f"key{i}")) for i, e in enumerate(once))
     found = [*_ends(m, m.relation, Asked(on), 0)]
     if all(operators <= 1 for _, operators in found):
         return None
