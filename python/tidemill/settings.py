@@ -118,8 +118,10 @@ SETTINGS: tuple[Setting, ...] = (
         "duration",
         "3s",
         "session",
-        "How long the search for a plan may take; then the best plan found so far is used. What the view keeps is "
-        "recognised, and its change is computed, however long that takes. A number with `ms`, `s`, `min` or `h`.",
+        "How long the search for a plan may take in each of its parts: exploring by rules, choosing states at the "
+        "filling, and trying plans of single methods beside the cheapest tree of all; then the best plan found so far "
+        "is used. What the view keeps is recognised, its change is computed, and what the cheapest tree computes "
+        "several times is shared, however long that takes. A number with `ms`, `s`, `min` or `h`.",
     ),
     Setting(
         f"{PREFIX}search.processes",

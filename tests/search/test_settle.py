@@ -33,4 +33,4 @@ def test_only_what_reads_the_difference_is_looked_at_again(name: str, points: in
     plain = Settling.settle
     with mock.patch.object(Settling, "settle", settle):
         plan_run(over(parse_query(SOURCES + VIEWS[name]), points, PlannerSettings()))
-    assert compared
+    assert compared or points == 1, "a single run may have nothing to write before it is planned"
