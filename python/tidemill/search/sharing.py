@@ -25,7 +25,7 @@ TRIES = 16
 class TimeLimit:
     """Wall time for a search that has a plan already."""
 
-    def __init__(self, seconds: float = inf) -> None:
+    def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
         self.cut_off = False
         """Whether it ended a search."""
