@@ -144,6 +144,7 @@ class ViewBench:
     def note(self, benchmark: BenchmarkFixture, number: int, change: str, run: Row, cpu: float, wall: float) -> None:
         """Put the figures of a run, and of what it is compared with, into the JSON."""
         figures: dict[str, Any] = {
+            "bench": self.suite.name,
             "query": number,
             "change": change,
             "scale": SCALE,
