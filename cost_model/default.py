@@ -179,9 +179,10 @@ class DefaultCostModel:
                 return CpuMs(self.source + output * (self.scan + self._values([c for c, _ in columns], facts.query)))
             case StateScan() | ResultScan() | HeldScan():
                 return CpuMs(output * self.kept)
-            case Changes(source):
+            case Changes(source, columns, start, end):
                 files = CHANGE_FILES.get(facts.query.sources[source].kind, 1)
-                return CpuMs(files * self.source + output * self.changes)
+                telling = self._telling(facts.read_over(source, start, end), [c for c, _ in columns], facts.query)
+                return CpuMs(files * self.source + telling + output * self.changes)
             case Join(kind="inner"):
                 return CpuMs(self._joining(inputs, output) + output * self.row)
             case Join(kind):
@@ -215,6 +216,12 @@ class DefaultCostModel:
                 return CpuMs(total * self.row * SORT_PASSES)
             case _:
                 return CpuMs(total * self.row)
+
+    def _telling(self, rows: float, columns: Sequence[int], query: Query) -> float:
+        """Of reading the rows of files that came and of those that went, and finding out which differ."""
+        if not rows:
+            return 0.0
+        return rows * (self.scan + self._values(columns, query)) + self._grouping(rows, rows / 2, len(columns) + 2)
 
     def _values(self, columns: Sequence[int], query: Query) -> float:
         """Of reading all columns of a row but a first number."""

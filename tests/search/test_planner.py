@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from textwrap import indent
 from typing import Any
 from unittest import mock
@@ -346,3 +347,11 @@ def test_rows_of_a_state_that_nothing_came_to_are_not_grouped_again(segment: int
     plan = planned(text, alone, states=frozenset(pieces), pieces=pieces, settings=PlannerSettings(prefer="delta"))
     assert "state" in [x for s in plan.steps for x in operators(s.plan)]
     assert (sum(anti_joins(s.plan) for s in plan.steps) > 0) == apart
+
+
+def test_a_change_costs_what_is_read_to_tell_it() -> None:
+    """Files that were written anew for a few rows of theirs: under AUTO the whole is computed again if that is less."""
+    few, whole = change(), change(read=2e7)
+    assert planned(SUMS, {0: whole}, policy="STRICT").estimated > 2 * planned(SUMS, {0: few}, policy="STRICT").estimated
+    assert planned(EXTREMA, {0: few}).kind == "INCREMENTAL"
+    assert planned(EXTREMA, {0: replace(few, read=2e8)}).kind == "FULL"

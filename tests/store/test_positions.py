@@ -128,3 +128,15 @@ def test_a_position_of_another_kind_says_nothing() -> None:
     assert (pinned.change.changed, pinned.change.old_readable) == (True, False)
     [first] = pin(Bridge(), [source], [None])
     assert first.change.reason is None
+
+
+@pytest.mark.parametrize(("direct", "size", "read"), [(False, 10_000, 500.0), (True, 10_000, None), (False, 300, None)])
+def test_rows_of_files_that_came_and_went_are_read_to_tell_a_change(
+    direct: bool, size: int, read: float | None
+) -> None:
+    """Not of a change data feed, which has the rows that changed."""
+    told = {"changed": True, "old_readable": True, "reason": None, "inserts": 8, "deletes": 8}
+    summary = {**told, "direct": direct, "bytes": size}
+    at = {"version": 3, "id": "x", "bytes": 20_000, "rows": 1000}
+    change = DeltaSource().change({"name": "db.t"}, {**at, "version": 2}, at, summary)
+    assert (change.inserts, change.deletes, change.read) == (8, 8, read)

@@ -17,6 +17,7 @@ class SourceChange:
         bytes: bytes of the new snapshot; None if unknown.
         inserts: rows inserted; None if unknown.
         deletes: rows deleted; None if unknown.
+        read: rows that are read to tell the change, where they are more: those of whole files that came and went.
         direct: what was deleted was there at the old position, and what was inserted is there at the new one: no row
             came and went in between, none was taken out only to be put back. Both sides of an update may agree in the
             columns that are read.
@@ -31,6 +32,7 @@ class SourceChange:
     deletes: float | None = None
     reason: str | None = None
     direct: bool = False
+    read: float | None = None
 
     def then(self, later: SourceChange) -> SourceChange:
         """This change and one that follows it, as one.
@@ -50,6 +52,7 @@ class SourceChange:
             inserts=_sum(self.inserts, later.inserts),
             deletes=_sum(self.deletes, later.deletes),
             reason=self.reason or later.reason,
+            read=None if self.read is None and later.read is None else (self.read or 0.0) + (later.read or 0.0),
         )
 
 

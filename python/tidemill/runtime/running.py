@@ -216,7 +216,8 @@ def _carried_out(
     partitions = view.definition.create.partitioned_by
     for step in plan.steps:
         source_bytes = situation.source_bytes if wire.holds(step.plan, "scan") else 0.0
-        sessions.fit(jvm, source_bytes, step.rows, wire.count(step.plan, "join"))
+        told = sum(situation.changes[n].read or 0.0 for n in wire.changed(step.plan))
+        sessions.fit(jvm, source_bytes, max(step.rows, told), wire.count(step.plan, "join"))
         outcome.take(step, _written(execution, binder, step, stage, partitions))
         if step.mode == "compact":
             binder.states[str(step.state)] = [p.files for p in outcome.pieces[str(step.state)]]

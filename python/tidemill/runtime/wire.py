@@ -60,6 +60,12 @@ def holds(plan: Node, op: str) -> bool:
     return plan["op"] == op or any(holds(i, op) for i in plan.get("inputs", ()))
 
 
+def changed(plan: Node) -> set[int]:
+    """The sources whose changes are read in a plan."""
+    below = set[int]().union(*map(changed, plan.get("inputs", ())))
+    return below | {int(plan["source"])} if plan["op"] == "changes" else below
+
+
 def count(plan: Node, op: str) -> int:
     """How many nodes of this kind are in a plan."""
     return int(plan["op"] == op) + sum(count(i, op) for i in plan.get("inputs", ()))

@@ -69,6 +69,11 @@ class Facts:
                 deletes += change.deletes or 0.0
         return inserts, deletes
 
+    def read_over(self, source: int, start: Time, end: Time) -> float:
+        """Rows of files that are read whole to tell a change between two moments."""
+        changes = (step[source] for step in self.steps[start:end] if source in step)
+        return sum(change.read or 0.0 for change in changes if change.changed)
+
     def segments(self, state: str) -> float:
         """Rows of a state's pieces after the first."""
         return self.kept.get(f"{state} segments", 0.0)

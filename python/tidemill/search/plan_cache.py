@@ -31,7 +31,7 @@ SMALL = 100_000
 """Rows of a state's segments up to which their number says nothing: they are broadcast."""
 PLANS = 256
 """Plans that are remembered; beyond, the one that was not used for longest goes."""
-SIZES = ("rows", "bytes", "inserts", "deletes")
+SIZES = ("rows", "bytes", "inserts", "deletes", "read")
 """What of a `SourceChange` is a size."""
 
 Sizes: TypeAlias = dict[str, float]

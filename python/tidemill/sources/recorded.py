@@ -40,9 +40,13 @@ class RecordedSource:
             return SourceChange(
                 changed=True, old_readable=summary["old_readable"], rows=rows, bytes=size, reason=summary["reason"]
             )
-        inserts, deletes = summary["inserts"], summary["deletes"]
-        if inserts is None and rows is not None and size and summary["bytes"] is not None:
-            inserts = rows * summary["bytes"] / size
+        inserts, deletes, read = summary["inserts"], summary["deletes"], None
+        if rows is not None and size and summary["bytes"] is not None:
+            files = rows * summary["bytes"] / size
+            if inserts is None:
+                inserts = files
+            if not summary["direct"] and files > inserts + (deletes or 0.0):
+                read = files
         return SourceChange(
             changed=summary["changed"],
             old_readable=summary["old_readable"],
@@ -51,6 +55,7 @@ class RecordedSource:
             inserts=inserts,
             deletes=deletes,
             direct=summary["direct"],
+            read=read,
         )
 
     def disturbed(self, source: Source, read: Position, now: Position) -> str | None:
