@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -12,12 +13,13 @@ from tidemill.memo.memo import Memo, Node, Ref
 from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Changes, Negate, Net, Op, Scan, Sum
 from tidemill.plan.parse import parse_query
+from tidemill.search import sharing
 from tidemill.search.costing import CpuMs, Facts, Read, Rows
 from tidemill.search.extract import Extractor
 from tidemill.search.planner import plan_run
 from tidemill.search.request import PlanRequest, Point, planned_with
 from tidemill.search.settle import Run
-from tidemill.search.sharing import TimeLimit, cheapest, share
+from tidemill.search.sharing import Shared, TimeLimit, cheapest, share
 from tidemill.search.space import step_of
 from tidemill.settings import PlannerSettings
 from tidemill.tvr.form import DELTA, NEW, OLD, SNAPSHOT, SYMBOLIC, Span, at, over
@@ -49,10 +51,12 @@ def change(inserts: float, *, changed: bool = True) -> SourceChange:
     return SourceChange(changed=changed, old_readable=True, rows=100.0, inserts=inserts, deletes=0.0)
 
 
-def extractor(memo: Memo, model: Fixed, steps: Sequence[SourceChange], prices: Sequence[float]) -> Extractor:
+def extractor(
+    memo: Memo, model: Fixed, steps: Sequence[SourceChange], prices: Sequence[float], prefer: str | None = None
+) -> Extractor:
     facts = Facts(memo.query, tuple({0: s} for s in steps), {}, {})
     runs = [Run(i + 1, price) for i, price in enumerate(prices)]
-    return Extractor(memo, model, facts, runs=runs)
+    return Extractor(memo, model, facts, prefer=prefer, runs=runs)
 
 
 def over_steps(*steps: SourceChange) -> Memo:
@@ -202,20 +206,47 @@ def test_what_does_not_pay_is_taken_back_as_it_was() -> None:
     assert (found.best(whole), found.order, found.planned([whole], 0)) == before
 
 
-@pytest.mark.parametrize(("seconds", "tried"), [(60.0, [None, "p", "q", "other"]), (-1.0, [None])])
-def test_what_is_tried_beside_the_best_tree_is_a_matter_of_time(seconds: float, tried: list[str | None]) -> None:
-    """What that tree reads twice is shared all the same."""
+@pytest.mark.parametrize(
+    ("seconds", "far", "tried", "looked_at"),
+    [
+        (60.0, 10.0, [None, "q", "other"], [None, "q", "other"]),
+        (60.0, 0.5, [None, "q", "other"], [None]),
+        (-1.0, 10.0, [None], [None]),
+    ],
+)
+def test_what_is_tried_beside_the_best_tree(
+    seconds: float,
+    far: float,
+    tried: list[str | None],
+    looked_at: list[str | None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What that tree reads twice is shared in any case; the rest is a matter of time, and not looked at if far off.
+    What `p` would do is what that tree does.
+    """
     memo, whole = read_twice()
+    delta = Ref(0, over(DELTA, SYMBOLIC))
+    memo.add(whole, Node(Sum(), (delta, Node(Negate(), (Node(Negate(), (delta,)),)))), "r", "q")
+    model = Fixed(costs={Net: 1000.0, Negate: 1.0})
     made: list[str | None] = []
+    looks: list[str | None] = []
 
     def make(pack: str | None) -> Extractor:
         made.append(pack)
-        return extractor(memo, Fixed(costs={Net: 1000.0}), [change(5.0)], [1.0])
+        return extractor(memo, model, [change(5.0)], [1.0], pack)
 
+    def noted(*args: Any) -> Shared:
+        looks.append(made[-1])
+        return improved(*args)
+
+    improved = sharing._improved
+    monkeypatch.setattr(sharing, "_improved", noted)
+    monkeypatch.setattr(sharing, "FAR", far)
     limit = TimeLimit(seconds)
     best = cheapest(make, ["p", "q"], [whole], 0, [lambda: make("other")], limit)
-    assert (made, limit.cut_off) == (tried, seconds < 0)
+    assert (made, looks, limit.cut_off) == (tried, looked_at, seconds < 0)
     assert best.extractor.shared == {(memo.change(0, DELTA), 0)}
+    assert best.cost[0] == 1000.0 + 5.0 + 2 * 4.0 + 1.0
 
 
 @pytest.mark.parametrize(("objective", "early"), [("priced", False), ("last", True)])

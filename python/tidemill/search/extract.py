@@ -285,6 +285,11 @@ class Extractor:
                 reads[below] += 1 if node[0] == MADE else reads[node]
         return [Planned(*place, choice, reads[level, place], level == MADE) for (level, place), choice in order.items()]
 
+    def prefers(self, plan: Sequence[Planned], pack: str) -> bool:
+        """Whether a plan does nothing in another way where a pack has one."""
+        behind = self._settling.is_behind
+        return not any(behind(p.group, p.choice.expression, pack) for p in plan if p.choice.expression is not None)
+
     def costs(self, plan: Sequence[Planned]) -> tuple[float, ...]:
         """CPU milliseconds of a plan at each run."""
         work = (self.work(plan, run) for run in range(len(self.runs)))

@@ -144,9 +144,17 @@ class IncrementalRun:
         demands = [group for group in (*followed.written, found.change) if extractor.best(group) is not None]
         if not self.anew:
             best = extractor
-            others = [lambda: self.task.without_recompute(found, followed)] if seeds else []
+            # Preferred, `recompute` may do more than otherwise: its plan is not among those of the others.
+            others = [
+                lambda: make(RECOMPUTE, followed),
+                lambda: self.task.without_recompute(found, followed),
+            ]
             extractor = self.task.cheapest(
-                lambda prefer: make(prefer, followed) if prefer else best, seeds, demands, 0, others
+                lambda prefer: make(prefer, followed) if prefer else best,
+                [pack for pack in seeds if pack != RECOMPUTE],
+                demands,
+                0,
+                others if seeds else [],
             ).extractor
         run = self.task.assembly(found, extractor)
         bases = {c: base(found.memo, c, found.now) for c in found.candidates if c.name in self.anew}

@@ -32,6 +32,11 @@ def preference_apart(cost: float) -> float:
     return cost % NOT_PREFERRED
 
 
+def _is_another(e: Expression, pack: str | None) -> bool:
+    """True for what a preferred pack stands before: what others compute. What is stored can be read all the same."""
+    return e.pack != pack and e.rule not in {READ_STATE, READ_RESULT}
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """A run that is planned: the moment at which it reads its sources, and the price of a unit of its work."""
@@ -146,8 +151,11 @@ class Settling:
             expressions = [e for e in group.expressions if allowed(group.number, e)]
             preferred = any(e.pack == prefer for e in expressions)
             for e in expressions:
-                behind = preferred and e.pack != prefer and e.rule not in {READ_STATE, READ_RESULT}
-                yield ways.way(self._memo, group.number, e, behind=behind)
+                yield ways.way(self._memo, group.number, e, behind=preferred and _is_another(e, prefer))
+
+    def is_behind(self, group: int, e: Expression, pack: str) -> bool:
+        """Whether a pack, were it preferred, would compute a group in its own way, and not by an expression."""
+        return _is_another(e, pack) and any(way.expression.pack == pack for way in self.ways_of[group])
 
     def settle(self, given: Mapping[Place, Given], near: Sequence[Settled] = ()) -> Settled:
         """The cheapest choice for every place that can be had, where some are written already.

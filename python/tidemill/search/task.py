@@ -175,7 +175,7 @@ class PlanningTask:
     def cheapest(
         self,
         make: Callable[[str | None], Extractor],
-        packs: Iterable[str],
+        packs: Sequence[str],
         demands: Sequence[int],
         run: int,
         others: Iterable[Callable[[], Extractor]] = (),
