@@ -19,12 +19,14 @@ from tidemill.plan.ops import Aggregate, Filter
 from tidemill.plan.parse import parse_query
 from tidemill.rule.engine import Budget
 from tidemill.rule.registry import load_rules
+from tidemill.search import sharing, task
 from tidemill.search.compaction import Piece
 from tidemill.search.costing import CONTENT
 from tidemill.search.past import Past, PastRun
 from tidemill.search.planner import plan_run
 from tidemill.search.request import PlanRequest
 from tidemill.search.run_plan import ExplainedPlan
+from tidemill.search.sharing import Shared
 from tidemill.search.space import Kept, normal_query, space
 from tidemill.search.task import PlanningTask
 from tidemill.settings import PlannerSettings
@@ -355,3 +357,17 @@ def test_a_change_costs_what_is_read_to_tell_it() -> None:
     assert planned(SUMS, {0: whole}, policy="STRICT").estimated > 2 * planned(SUMS, {0: few}, policy="STRICT").estimated
     assert planned(EXTREMA, {0: few}).kind == "INCREMENTAL"
     assert planned(EXTREMA, {0: replace(few, read=2e8)}).kind == "FULL"
+
+
+def test_a_plan_is_estimated_as_it_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where parts of it are written for several readers."""
+    found: list[Shared] = []
+
+    def noted(*args: Any) -> Shared:
+        found.append(sharing.cheapest(*args))
+        return found[-1]
+
+    monkeypatch.setattr(task, "cheapest", noted)
+    plan = planned("join full [(#0 = #2)]\n" + T + U, policy="STRICT")
+    assert "shared" in {step.target for step in plan.steps}
+    assert plan.estimated == pytest.approx(found[0].cost[0])

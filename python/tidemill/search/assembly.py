@@ -76,7 +76,6 @@ class Assembly:
         columns = fields if lowered.count is None else (*fields, (lowered.count, COUNT_FIELD))
         step = Step(f"shared {len(self.steps)}", "shared", None, None, lowered.node, columns, rows)
         self.steps.append(step)
-        self._handling += self._model.save(self._extractor.rows(group))
         self._staged[group] = Staged(step.name, fields, lowered.count is not None)
         self._extractor.stage(group)
 
