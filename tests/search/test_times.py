@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from tidemill.search.extract import Extractor
 from tidemill.search.planner import plan_run
 from tidemill.search.request import PlanRequest, Point, planned_with
 from tidemill.search.settle import Run
-from tidemill.search.sharing import Shared, TimeLimit, cheapest, share
+from tidemill.search.sharing import Shared, Start, TimeLimit, cheapest, share
 from tidemill.search.space import step_of
 from tidemill.settings import PlannerSettings
 from tidemill.tvr.form import DELTA, NEW, OLD, SNAPSHOT, SYMBOLIC, Span, at, over
@@ -243,7 +244,9 @@ def test_what_is_tried_beside_the_best_tree(
     monkeypatch.setattr(sharing, "_improved", noted)
     monkeypatch.setattr(sharing, "FAR", far)
     limit = TimeLimit(seconds)
-    best = cheapest(make, ["p", "q"], [whole], 0, [lambda: make("other")], limit)
+    tree = make(None)
+    starts = [Start(partial(make, pack), partial(tree.prefers, pack)) for pack in ("p", "q")]
+    best = cheapest(tree, [*starts, Start(lambda: make("other"))], [whole], 0, limit)
     assert (made, looks, limit.cut_off) == (tried, looked_at, seconds < 0)
     assert best.extractor.shared == {(memo.change(0, DELTA), 0)}
     assert best.cost[0] == 1000.0 + 5.0 + 2 * 4.0 + 1.0

@@ -285,7 +285,7 @@ class Extractor:
                 reads[below] += 1 if node[0] == MADE else reads[node]
         return [Planned(*place, choice, reads[level, place], level == MADE) for (level, place), choice in order.items()]
 
-    def prefers(self, plan: Sequence[Planned], pack: str) -> bool:
+    def prefers(self, pack: str, plan: Sequence[Planned]) -> bool:
         """Whether a plan does nothing in another way where a pack has one."""
         behind = self._settling.is_behind
         return not any(behind(p.group, p.choice.expression, pack) for p in plan if p.choice.expression is not None)

@@ -10,11 +10,11 @@ from tidemill.plan.change import SourceChange
 from tidemill.search.anew import full
 from tidemill.search.assembly import RECOMPUTE, Assembly
 from tidemill.search.explanation import Alternative
-from tidemill.search.extract import Extractor
+from tidemill.search.extract import Extractor, Planned
 from tidemill.search.inspect import unable
 from tidemill.search.run_plan import ExplainedPlan, read_by
-from tidemill.search.seed import CORE, base
-from tidemill.search.sharing import share
+from tidemill.search.seed import CORE, base, owed_to
+from tidemill.search.sharing import Start, share
 from tidemill.search.space import Followed, Kept, Space
 from tidemill.search.task import DELTAS, NONE_FOLLOWED, PlanningTask
 
@@ -144,17 +144,15 @@ class IncrementalRun:
         demands = [group for group in (*followed.written, found.change) if extractor.best(group) is not None]
         if not self.anew:
             best = extractor
-            # Preferred, `recompute` may do more than otherwise: its plan is not among those of the others.
+            packs = [pack for pack in seeds if pack != RECOMPUTE]
+            # Preferred, `recompute` may do more than otherwise: no plan of the others is one of its.
             others = [
-                lambda: make(RECOMPUTE, followed),
-                lambda: self.task.without_recompute(found, followed),
+                Start(lambda: make(RECOMPUTE, followed)),
+                Start(lambda: self.task.without_recompute(found, followed)),
+                *(self._alone(found, pack, followed, best) for pack in packs),
             ]
             extractor = self.task.cheapest(
-                lambda prefer: make(prefer, followed) if prefer else best,
-                [pack for pack in seeds if pack != RECOMPUTE],
-                demands,
-                0,
-                others if seeds else [],
+                lambda prefer: make(prefer, followed) if prefer else best, packs, demands, 0, others if seeds else []
             ).extractor
         run = self.task.assembly(found, extractor)
         bases = {c: base(found.memo, c, found.now) for c in found.candidates if c.name in self.anew}
@@ -174,6 +172,19 @@ class IncrementalRun:
         chosen = self.chosen if all(made) and len(kept) == len(follow) else frozenset()
         return run.plan("INCREMENTAL", self.lost, lambda: self._alternatives(found), self.task.own_point, chosen=chosen)
 
+    def _alone(self, found: Space, pack: str, followed: Followed, best: Extractor) -> Start:
+        """A pack's own choices, beside the free ones."""
+
+        def takes(plan: Sequence[Planned]) -> bool:
+            owed = (owed_to(found.memo, p.group, p.choice.expression) for p in plan if p.choice.expression is not None)
+            return best.prefers(pack, plan) and _alone_with(pack).issuperset(owed)
+
+        return Start(lambda: self._own(found, pack, followed), takes)
+
+    def _own(self, found: Space, pack: str, followed: Followed) -> Extractor:
+        """The choices of a pack with `delta` or `recompute` underneath, preferred to these."""
+        return self.task.extractor(found, pack, packs=_alone_with(pack), followed=followed)
+
     def _share(self, run: Assembly, extractor: Extractor, groups: Iterable[int]) -> None:
         """Writes what the plans of groups read several times, as far as something computes them."""
         demands = [group for group in groups if extractor.best(group) is not None]
@@ -187,10 +198,7 @@ class IncrementalRun:
         def best(pack: str) -> ExplainedPlan | None:
             if pack == RECOMPUTE:
                 return self._all_anew()
-            packs = frozenset({CORE, pack, DELTAS, RECOMPUTE})
-            return self._change(
-                found, lambda _, followed: self.task.extractor(found, pack, packs=packs, followed=followed)
-            )
+            return self._change(found, lambda _, followed: self._own(found, pack, followed))
 
         plans = {pack: best(pack) for pack in self.task.able(found)}
         return [
@@ -198,6 +206,10 @@ class IncrementalRun:
             for pack, plan in plans.items()
             if plan is not None and pack in plan.methods
         ]
+
+
+def _alone_with(pack: str) -> frozenset[str]:
+    return frozenset({CORE, pack, DELTAS, RECOMPUTE})
 
 
 def _from_the_past(plan: ExplainedPlan) -> bool:

@@ -10,9 +10,8 @@ case, for a plan that computes again and again what it needs often costs more th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 
 from tidemill.search.extract import Extractor, Planned
@@ -56,6 +55,19 @@ class Shared:
     plan: Sequence[Planned]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Start:
+    """Other choices than those of the best tree, to look for a plan with.
+
+    Attributes:
+        make: makes them.
+        takes: whether they are open to a plan, and none that they prefer could stand in its place.
+    """
+
+    make: Callable[[], Extractor]
+    takes: Callable[[Sequence[Planned]], bool] = lambda _: False
+
+
 def share(extractor: Extractor, demands: Sequence[int], run: int, limit: TimeLimit | None = None) -> Shared:
     """The cheapest plan of what is demanded at a run that sharing one thing after the other leads to, `limit` allowing
     for the next."""
@@ -90,33 +102,26 @@ def _improved(
 
 
 def cheapest(
-    make: Callable[[str | None], Extractor],
-    packs: Sequence[str],
-    demands: Sequence[int],
-    run: int,
-    others: Iterable[Callable[[], Extractor]] = (),
-    limit: TimeLimit | None = None,
+    extractor: Extractor, starts: Sequence[Start], demands: Sequence[int], run: int, limit: TimeLimit | None = None
 ) -> Shared:
-    """The cheapest plan of what is demanded: from the best tree, from the plan of each pack (`make` prefers it), and
-    from `others`; what starts from the best tree is no matter of time.
+    """The cheapest plan of what is demanded: from the best tree, and from those of `starts`; what starts from the best
+    tree is no matter of time.
 
-    A pack whose preference all plans on the way from the best tree meet would go the same way. Trees that are `FAR`
-    from what is found are left.
+    Choices that all plans on the way from the best tree are open to would go the same way. Trees that are `FAR` from
+    what is found are left.
     """
-    extractor = make(None)
-    apart: set[str] = set()
+    apart: set[Start] = set()
 
     def note(found: Shared) -> None:
-        apart.update(pack for pack in packs if pack not in apart and not extractor.prefers(found.plan, pack))
+        apart.update(start for start in starts if start not in apart and not start.takes(found.plan))
 
     best = _improved(_evaluated(extractor, demands, run), demands, run, None, note)
     if best.cost[0] < best.extractor.noise:
         return best
-    starts: list[Callable[[], Extractor]] = [partial(make, pack) for pack in packs if pack in apart]
-    for start in (*starts, *others):
+    for start in filter(apart.__contains__, starts):
         if limit is not None and limit.over():
             break
-        tree = _evaluated(start(), demands, run)
+        tree = _evaluated(start.make(), demands, run)
         if tree.cost[0] <= FAR * best.cost[0]:
             best = min(best, _improved(tree, demands, run, limit), key=lambda found: found.cost)
     return best

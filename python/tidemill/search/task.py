@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from tidemill.memo.memo import Expression
 from tidemill.plan.change import SourceChange
@@ -23,7 +24,7 @@ from tidemill.search.request import PlanRequest
 from tidemill.search.run_plan import states_read
 from tidemill.search.seed import Candidate, answered_from_sources, base, owed_to
 from tidemill.search.settle import Run
-from tidemill.search.sharing import Shared, TimeLimit, cheapest
+from tidemill.search.sharing import Shared, Start, TimeLimit, cheapest
 from tidemill.search.space import Followed, Kept, Space, space, written_once
 from tidemill.tvr.form import SNAPSHOT, at
 
@@ -178,11 +179,14 @@ class PlanningTask:
         packs: Sequence[str],
         demands: Sequence[int],
         run: int,
-        others: Iterable[Callable[[], Extractor]] = (),
+        others: Iterable[Start] = (),
     ) -> Shared:
-        """As `sharing.cheapest`, in the time that a search may take."""
+        """The cheapest plan of what is demanded, in the time that a search may take: from the best tree, from the plan
+        of each pack (`make` prefers it), and from `others`."""
         limit = TimeLimit(self.request.settings.time_limit)
-        best = cheapest(make, packs, demands, run, others, limit)
+        extractor = make(None)
+        starts = [Start(partial(make, pack), partial(extractor.prefers, pack)) for pack in packs]
+        best = cheapest(extractor, (*starts, *others), demands, run, limit)
         self._cut_off |= limit.cut_off
         return best
 
