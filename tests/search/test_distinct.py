@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp
+from math import exp, inf
 
 import pytest
 
@@ -81,4 +81,10 @@ def test_groups_by_what_equals_what_it_is_computed_of() -> None:
 
 
 def test_groups_that_were_counted() -> None:
+    """Fewer of the keys have no more values than all of them."""
     assert rows("aggregate keys=[#20 := #4] calls=[#21 := sum(#3)]", L, content=3.0) == 3.0
+    query = normal_query(parse_query(f"{SOURCES}aggregate keys=[#20 := #4, #22 := #1] calls=[]\n  {L}"))
+    there = {n: SourceChange(changed=False, old_readable=True, rows=s.rows) for n, s in query.sources.items()}
+    distinct = space(query, [there], 1, [], MODEL, Budget(), Kept(None, rows={CONTENT: 50.0})).facts.distinct
+    assert distinct is not None
+    assert [distinct.number(keys) for keys in ({20, 22}, {20}, {22}, {20, 21})] == [50.0, 50.0, 50.0, inf]

@@ -69,7 +69,7 @@ class Distinct:
         roots = frozenset(map(self._root, columns))
         if roots not in self._found:
             self._found[roots] = inf  # what a column says of itself, if it is equated with what it is computed of
-            self._found[roots] = self._groups[roots] if roots in self._groups else self._number(roots)
+            self._found[roots] = self._groups[roots] if roots in self._groups else self._at_most(roots)
         values = self._found[roots]
         if rows == inf:
             return values
@@ -81,6 +81,10 @@ class Distinct:
             return None
         scans = self._scans.get(self._root(*a), frozenset())
         return self._smallest(scans)[1] if len(scans) > 1 else None
+
+    def _at_most(self, roots: frozenset[int]) -> float:
+        """No more than what was counted of these and others together."""
+        return min([self._number(roots), *(n for grouped, n in self._groups.items() if roots <= grouped)])
 
     def _number(self, roots: frozenset[int]) -> float:
         values: dict[int, float] = {}  # of the columns of a scan together
