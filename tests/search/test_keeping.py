@@ -21,6 +21,7 @@ from tidemill.search.keeping import Prices, Scenario
 from tidemill.search.planner import plan_run
 from tidemill.search.request import PlanRequest
 from tidemill.search.space import Kept, normal_query, space
+from tidemill.settings import PlannerSettings
 from tidemill.tvr.form import SNAPSHOT, at
 
 ROWS = {0: 1_500_000, 1: 6_000_000, 2: 150_000}
@@ -48,6 +49,9 @@ QUERIES = {
 }
 
 
+UNHURRIED = PlannerSettings(time_limit=60.0)
+
+
 @pytest.mark.parametrize("query", QUERIES.values(), ids=list(QUERIES))
 def test_no_other_states_are_better(query: str) -> None:
     tried: list[tuple[Sequence[Scenario], Prices, Collection[str]]] = []
@@ -60,7 +64,7 @@ def test_no_other_states_are_better(query: str) -> None:
     parsed = parse_query(SOURCES + query)
     sources = {n: SourceChange(changed=True, old_readable=True, rows=ROWS[n]) for n in parsed.sources}
     with mock.patch.object(task, "worth_keeping", recorded):
-        first = PlanRequest(parsed, "AUTO", sources, states=frozenset(), first=True, full_reason=None)
+        first = PlanRequest(parsed, "AUTO", sources, frozenset(), first=True, full_reason=None, settings=UNHURRIED)
         assert plan_run(first).states
     ((scenarios, prices, kept),) = tried
     names = sorted({c.name for c in scenarios[0].found.candidates})
