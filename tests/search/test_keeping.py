@@ -47,8 +47,6 @@ QUERIES = {
     ),
     "some customers": over(GROUPS, over(ALL, ORDERS, LINES, over("filter [(#7 = 3)]", CUSTOMERS))),
 }
-
-
 UNHURRIED = PlannerSettings(time_limit=60.0)
 
 

@@ -14,21 +14,42 @@ import org.apache.spark.sql.types._
 /** What each task, by stage and partition, has summed up so far, and in which attempt. */
 final class TaskSums {
   private val sums = mutable.HashMap.empty[(Int, Int), (Long, Long)]
+  // What the task that reports has summed up, apart: it comes row by row, and so must cost next to nothing.
+  private var reporting = false
+  private var stage, partition = -1
+  private var attempt, sum = -1L
 
-  def add(stage: Int, partition: Int, attempt: Long, value: Long): Unit =
-    sums.updateWith((stage, partition)) {
-      case Some((`attempt`, sum)) => Some((attempt, sum + value))
-      case _ => Some((attempt, value))
+  def add(stage: Int, partition: Int, attempt: Long, value: Long): Unit = {
+    if (!reporting || attempt != this.attempt || partition != this.partition || stage != this.stage) {
+      settle()
+      reporting = true
+      this.stage = stage
+      this.partition = partition
+      this.attempt = attempt
+      sum = 0L
     }
+    sum += value
+  }
+
+  private def settle(): Unit = if (reporting) {
+    reporting = false
+    val before = sums.get((stage, partition)).filter(_._1 == attempt).fold(0L)(_._2)
+    sums((stage, partition)) = (attempt, before + sum)
+  }
 
   def merge(other: TaskSums): TaskSums = {
+    other.settle()
     other.sums.foreach { case ((stage, partition), (attempt, sum)) => add(stage, partition, attempt, sum) }
     this
   }
 
-  def total: Long = sums.valuesIterator.map(_._2).sum
+  def total: Long = {
+    settle()
+    sums.valuesIterator.map(_._2).sum
+  }
 
   def toBytes: Array[Byte] = {
+    settle()
     val bytes = ByteBuffer.allocate(24 * sums.size)
     sums.foreach { case ((stage, partition), (attempt, sum)) =>
       bytes.putInt(stage).putInt(partition).putLong(attempt).putLong(sum)
@@ -62,10 +83,10 @@ final case class ObservedSum(child: Expression, mutableAggBufferOffset: Int = 0,
   override def update(buffer: TaskSums, input: InternalRow): TaskSums = {
     val value = child.eval(input)
     if (value != null) {
-      val task = Option(TaskContext.get())
-      buffer.add(
-        task.fold(-1)(_.stageId()), task.fold(-1)(_.partitionId()), task.fold(-1L)(_.taskAttemptId()),
-        value.asInstanceOf[Long])
+      val task = TaskContext.get()
+      val sum = value.asInstanceOf[Long]
+      if (task == null) buffer.add(-1, -1, -1L, sum)
+      else buffer.add(task.stageId(), task.partitionId(), task.taskAttemptId(), sum)
     }
     buffer
   }
