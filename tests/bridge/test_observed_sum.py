@@ -34,3 +34,14 @@ def test_sums_cross_from_task_to_driver(spark: SparkSession) -> None:
     received = jvm.org.apache.spark.sql.tidemill.TaskSums.fromBytes(sent)
     assert received.total() == 4
     assert received.merge(sums(spark, (1, 0, 10, 1))).total() == 5
+
+
+def test_a_sum_that_is_looked_at_goes_on(spark: SparkSession) -> None:
+    """A task's sum is told while the task goes on; another one's rows may come in between."""
+    made = sums(spark, (1, 0, 10, 5))
+    assert (made.total(), len(made.toBytes())) == (5, 24)
+    for report in ((1, 0, 10, 2), (1, 1, 11, 1), (1, 0, 10, 3)):
+        made.add(*report)
+    assert (made.total(), made.total()) == (11, 11)
+    made.add(1, 0, 12, 4)  # a new attempt stands for the one before
+    assert made.total() == 5

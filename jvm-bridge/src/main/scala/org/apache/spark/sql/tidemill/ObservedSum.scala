@@ -21,7 +21,7 @@ final class TaskSums {
 
   def add(stage: Int, partition: Int, attempt: Long, value: Long): Unit = {
     if (!reporting || attempt != this.attempt || partition != this.partition || stage != this.stage) {
-      settle()
+      if (reporting) sums((this.stage, this.partition)) = (this.attempt, reported)
       reporting = true
       this.stage = stage
       this.partition = partition
@@ -31,25 +31,22 @@ final class TaskSums {
     sum += value
   }
 
-  private def settle(): Unit = if (reporting) {
-    reporting = false
-    val before = sums.get((stage, partition)).filter(_._1 == attempt).fold(0L)(_._2)
-    sums((stage, partition)) = (attempt, before + sum)
-  }
+  /** Of the task that reports, with what it reported before another one came in between. */
+  private def reported: Long = sums.get((stage, partition)).filter(_._1 == attempt).fold(0L)(_._2) + sum
+
+  /** All sums. It changes nothing: who looks may be another thread than the task's. */
+  private def all: Map[(Int, Int), (Long, Long)] =
+    if (reporting) sums.toMap + ((stage, partition) -> ((attempt, reported))) else sums.toMap
 
   def merge(other: TaskSums): TaskSums = {
-    other.settle()
-    other.sums.foreach { case ((stage, partition), (attempt, sum)) => add(stage, partition, attempt, sum) }
+    other.all.foreach { case ((stage, partition), (attempt, sum)) => add(stage, partition, attempt, sum) }
     this
   }
 
-  def total: Long = {
-    settle()
-    sums.valuesIterator.map(_._2).sum
-  }
+  def total: Long = all.valuesIterator.map(_._2).sum
 
   def toBytes: Array[Byte] = {
-    settle()
+    val sums = all
     val bytes = ByteBuffer.allocate(24 * sums.size)
     sums.foreach { case ((stage, partition), (attempt, sum)) =>
       bytes.putInt(stage).putInt(partition).putLong(attempt).putLong(sum)
