@@ -28,6 +28,7 @@ from tidemill.plan.ops import (
     Keys,
     Less,
     Limit,
+    LookUp,
     Merge,
     Named,
     Net,
@@ -41,7 +42,7 @@ from tidemill.plan.ops import (
     Window,
 )
 from tidemill.plan.query import Query
-from tidemill.search.costing import BROADCAST_ROWS, Constant, CpuMs, Facts, Read, Rows, Work
+from tidemill.search.costing import BROADCAST_ROWS, PAGE_ROWS, Constant, CpuMs, Facts, Read, Rows, Work
 from tidemill.tvr.form import Time
 
 # Guesses, where nothing was measured and no statistics are there. They are about data, not about the machine.
@@ -149,6 +150,9 @@ class DefaultCostModel:
                 return inputs[0]
             case KeyFilter(on=on):
                 return Rows(inputs[0] * _key_share([key for key, _ in on], inputs, facts))
+            case LookUp(scan, on):
+                kept = Rows(facts.kept_rows(scan))
+                return Rows(kept * _key_share([key for key, _ in on], [kept, *inputs], facts))
             case Limit(limit=limit):
                 return Rows(min(inputs[0], float(getattr(limit, "value", None) or UNKNOWN_LIMIT)))
             case Sum() | Union():
@@ -190,6 +194,9 @@ class DefaultCostModel:
                 return CpuMs(self._matching(inputs, limit) + output * self.row)
             case KeyFilter():
                 return CpuMs(self._matching(inputs, BROADCAST_ROWS) + output * self.row)
+            case LookUp(scan):
+                read = _looked_at(facts, scan, total)
+                return CpuMs(read * self.kept + self._matching([read, total], BROADCAST_ROWS) + output * self.row)
             case Aggregate(keys, calls) | Partial(keys, calls):
                 return self._grouping(total, output, len(keys) + len(calls))
             case Merge(partial, state):
@@ -317,6 +324,13 @@ def _key_share(keys: Sequence[Expr], inputs: Sequence[Rows], facts: Facts) -> fl
     values = facts.groups(keys, inf)
     share = inputs[1] / max(values, 1.0) if values < inf else inputs[1] * ROWS_PER_KEY / max(inputs[0], 1.0)
     return min(1.0, max(share, LEAST_KEY_SHARE))
+
+
+def _looked_at(facts: Facts, scan: StateScan, keys: float) -> float:
+    """Rows that are read to find so many keys in a state in their order: what came since its base has none."""
+    rows = facts.kept_rows(scan)
+    segments = min(rows, facts.segments(scan.name))
+    return segments + min(rows - segments, keys * PAGE_ROWS)
 
 
 def _searches(query: Query, condition: object) -> bool:

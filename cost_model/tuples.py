@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidemill.plan.ops import Aggregate, Join, KeyFilter, Op, Partial
+from tidemill.plan.ops import Aggregate, Join, KeyFilter, LookUp, Op, Partial
 from tidemill.search.costing import Constant, CpuMs, Facts, Read, Rows, Work
 from tidemill.tvr.form import DELTA
 
@@ -36,7 +36,13 @@ class TuplesCostModel(DefaultCostModel):
 
     def rows(self, op: Op, inputs: Sequence[Rows], facts: Facts) -> Rows:
         """As in the default model; a part that is computed again for some keys counts as if it were for all."""
-        return inputs[0] if isinstance(op, KeyFilter) else DefaultCostModel.rows(self, op, inputs, facts)
+        match op:
+            case KeyFilter():
+                return inputs[0]
+            case LookUp(scan):
+                return Rows(facts.kept_rows(scan))
+            case _:
+                return DefaultCostModel.rows(self, op, inputs, facts)
 
     def cost(self, op: Op, reads: Sequence[Read], output: Rows, facts: Facts) -> CpuMs:
         """Rows that arrive at one operator of many that may stand for one of the query; `total` counts those of all."""

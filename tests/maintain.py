@@ -34,6 +34,7 @@ from tidemill.search.compaction import Compaction, Piece
 from tidemill.search.costing import CostModel, CpuMs, Facts, Read, Rows
 from tidemill.search.cuts import push_cuts
 from tidemill.search.extract import Extractor
+from tidemill.search.orders import ORDERED
 from tidemill.search.past import Past, PastRun
 from tidemill.search.plan_cache import PlanCache
 from tidemill.search.planner import plan_run
@@ -85,6 +86,8 @@ class Mode:
     model: str = "default"
     known: bool = False
     """The planner knows all numbers of rows, those of points to come too."""
+    ordered: bool = False
+    """Every base is in an order, so that keys can be looked up in it."""
     compact: float = 0.0
     """How often pieces of a state that a run reads are put together, from any of them on."""
 
@@ -121,6 +124,7 @@ class View:
         request = self._request(first=True)
         planning = PlanningTask(replace(request, query=normal_query(request.query)))
         possible = planning.space(request.steps, Kept(None)).candidates
+        self._fields = {c.name: [field for _, field, kind in c.scan.columns if kind in ORDERED] for c in possible}
         self._keys_of = {c.name: None if c.partial is None else len(c.partial.keys) for c in possible}
         additive = "aggregate_parts" not in self.mode.off
         self._possible = frozenset(n for n, keys in self._keys_of.items() if additive or keys is None)
@@ -216,6 +220,7 @@ class View:
         settings = PlannerSettings(packs=packs, prefer=self.mode.prefer, cost_model=self.mode.model, time_limit=60)
         states = frozenset(self.states)
         piece = Piece(1, STORED_ROWS, STORED_ROWS, 1)
+        based = {n: replace(piece, order=self._order(n)) for n in self.states}
         anew = not first and not ahead and self.dice.random() < self.mode.anew
         return PlanRequest(
             query=self.query,
@@ -228,7 +233,7 @@ class View:
             lost=self.lost,
             chosen=frozenset() if anew else self.chosen,
             refill=self.refill,
-            pieces={n: [piece] * len(kept) for n, kept in self.states.items()},
+            pieces={n: [based[n], *[piece] * (len(kept) - 1)] for n, kept in self.states.items()},
             between=tuple(self._sources([feed]) for feed in feeds) if len(feeds) > 1 else (),
             standing={n: t for n, t in self.moments.standing.items() if n in states},
             held=self.moments.held_until if self.refill is None else 0,
@@ -237,6 +242,10 @@ class View:
             past=Past(self.past if self.mode.timed else ()),
             measured=self._measured(expected or {}) if self.mode.known else lambda _tree, _form: None,
         )
+
+    def _order(self, name: str) -> str | None:
+        """Keys come first among a state's fields."""
+        return next(iter(self._fields.get(name, ())), None) if self.mode.ordered else None
 
     def _plan(
         self,

@@ -93,7 +93,15 @@ class _Interpreter:
         if part := node.get("part"):
             pieces = pieces[:before] if part == "before" else pieces[before:]
         pieces = pieces[node.get("first", 0) : node.get("end")]
-        return _read(node["columns"], [record for piece in pieces for record in piece])
+        rows = _read(node["columns"], [record for piece in pieces for record in piece])
+        among = node.get("among")
+        if among is None:
+            return rows
+        wanted = {record[among["field"]] for record in self.world.staged[among["step"]]} - {None}
+        if among["nulls"]:
+            wanted.add(None)
+        place = rows.columns.index(among["column"])
+        return Relation(rows.columns, [row for row in rows.rows if row[place] in wanted])
 
     def op_staged(self, node: Mapping[str, Any]) -> Relation:
         return _read(node["columns"], self.world.staged[node["step"]])

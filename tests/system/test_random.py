@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from unittest import mock
 
@@ -20,7 +21,7 @@ from tests.conftest import packs
 from tests.system.bags import Values, compare, contents, net_change
 from tests.system.changes import SQL_TYPES, Scenario, insert, scenarios, values
 from tests.system.queries import COLUMNS, Query, queries
-from tidemill.search import lower_state
+from tidemill.search import lower_state, orders
 from tidemill.settings import PACKS
 
 SEED = int(os.environ.get("TIDEMILL_SEED", "20260"))
@@ -92,9 +93,10 @@ def run(spark: SparkSession, scenario: Scenario, wanted: list[tuple[Query, Mode]
         note(insert(table, rows))
     views: list[Kept] = []
     # States are small here: every other example reads them as if they were big.
-    from_rows = 0 if len(wanted[0][0].text) % 2 else lower_state.TOUCHED_FROM_ROWS
-    threshold = mock.patch.object(lower_state, "TOUCHED_FROM_ROWS", from_rows)
-    threshold.start()
+    thresholds = ExitStack()
+    if len(wanted[0][0].text) % 2:
+        thresholds.enter_context(mock.patch.object(lower_state, "TOUCHED_FROM_ROWS", 0))
+        thresholds.enter_context(mock.patch.object(orders, "FROM_ROWS", 0))
     try:
         for i, (query, mode) in enumerate(wanted):
             view = Kept(f"v{i}", query, mode)
@@ -115,7 +117,7 @@ def run(spark: SparkSession, scenario: Scenario, wanted: list[tuple[Query, Mode]
                 note(f"{view.name}: {row}")
                 check(spark, view, row)
     finally:
-        threshold.stop()
+        thresholds.close()
         for i in range(len(wanted)):
             spark.sql(f"DROP INCREMENTAL VIEW IF EXISTS v{i}")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tidemill.memo.memo import Expression
-from tidemill.plan.ops import Changes, HeldScan, ResultScan, Scan, StateScan
+from tidemill.plan.ops import Changes, HeldScan, LookUp, ResultScan, Scan, StateScan, state_of
 from tidemill.plan.text import Printer
 from tidemill.search.explanation import Explanation, PlannedPoint, Used
 from tidemill.search.run_plan import ExplainedPlan
@@ -200,6 +200,7 @@ def _states(run: ExplainedPlan, steps: list[dict[str, Any]], stored: Mapping[str
             "of": _of(run.explanation, candidate),
             "rows": round(run.explanation.found.facts.kept.get(name, 0.0)),
             "bytes": stored.get(name),
+            "order": _order(run.explanation, candidate),
             "kept": name in kept,
             "reason": _why_kept(run, readers.get(name), behind=name in run.behind) if name in kept else _why_not(run),
         }
@@ -208,6 +209,12 @@ def _states(run: ExplainedPlan, steps: list[dict[str, Any]], stored: Mapping[str
 def _of(why: Explanation, candidate: Candidate) -> str:
     memo = why.found.memo
     return Printer(memo.query, memo.columns.name).op(memo.tvrs[candidate.tvr].expressions[0][0])
+
+
+def _order(why: Explanation, candidate: Candidate) -> str | None:
+    """The column that each file of a state's base is in the order of."""
+    fields = {field: why.found.memo.columns.name(column) for column, field, _ in candidate.scan.columns}
+    return fields.get(why.orders.get(candidate.name, ""))
 
 
 def _why_kept(run: ExplainedPlan, reader: int | None, *, behind: bool) -> str:
@@ -234,8 +241,8 @@ def _reads(why: Explanation, e: Expression) -> list[str]:
             return [f"{sources[source].name}@{time}"]
         case Changes(source, _, _, _):
             return [f"changes of {sources[source].name}"]
-        case StateScan(name, _, _, _):
-            return [f"state {name}"]
+        case StateScan() | LookUp():
+            return [f"state {state_of(e.op)}"]
         case HeldScan():
             return ["the view's change that is held back"]
         case ResultScan():

@@ -14,5 +14,6 @@ def state(shown: Mapping[str, Any]) -> str:
             if s["kept"] is kept:
                 size = f", {s['bytes']} bytes" if s["bytes"] is not None else ""
                 lines.append(f"{word}: {s['name']}, {s['form']} of {s['of']}")
-                lines.append(f"  about {s['rows']} rows{size}; {s['reason']}")
+                order = f", in the order of {s['order']}" if s["order"] is not None else ""
+                lines.append(f"  about {s['rows']} rows{size}{order}; {s['reason']}")
     return "\n".join(lines) or "nothing is kept beside the view's content, and nothing could be"

@@ -312,6 +312,18 @@ class KeyFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class LookUp:
+    """Rows of a state whose key is among the input's rows, as of a `KeyFilter`, found by the order of its base.
+
+    The first of `on` is the column that the base is in the order of. The input has to be written.
+    """
+
+    scan: StateScan
+    on: tuple[tuple[Expr, int], ...]
+    nulls: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Less:
     """A plain bag without a change that is in it: what was there before."""
 
@@ -349,6 +361,7 @@ Op: TypeAlias = (
     | Pad
     | Keys
     | KeyFilter
+    | LookUp
     | Less
 )
 
@@ -359,6 +372,15 @@ class Tree:
 
     op: Op
     inputs: tuple[Tree, ...] = ()
+
+
+def state_of(op: Op) -> str | None:
+    """The name of the state that an operator reads; None if it reads none."""
+    match op:
+        case StateScan(name=name) | LookUp(StateScan(name=name)):
+            return name
+        case _:
+            return None
 
 
 def columns_of(tree: Tree) -> tuple[int, ...]:

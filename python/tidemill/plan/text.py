@@ -26,6 +26,7 @@ from tidemill.plan.ops import (
     KeyFilter,
     Keys,
     Limit,
+    LookUp,
     Op,
     Opaque,
     Pad,
@@ -142,8 +143,9 @@ class Printer:
             case Answer(partial, calls):
                 return f"{word} keys={self._named(partial.keys)} calls={self._named((*partial.calls, *calls))}"
             case KeyFilter(on, nulls):
-                equal = "<=>" if nulls else "="
-                return f"{word} [{', '.join(f'{self.expr(e)} {equal} {self._name(c)}' for e, c in on)}]"
+                return f"{word} {self._asked(on, nulls)}"
+            case LookUp(scan, on, nulls):
+                return f"{word} {self._asked(on, nulls)} in {self.op(scan)}"
             case Keys(branches):
                 return f"{word} {'; '.join(self._named(b) for b in branches)}"
             case Pad(columns):
@@ -154,6 +156,10 @@ class Printer:
                 return f"{word} [{', '.join(map(self._name, value))}]"
             case _:
                 return word
+
+    def _asked(self, on: Sequence[tuple[Expr, int]], nulls: bool) -> str:
+        equal = "<=>" if nulls else "="
+        return f"[{', '.join(f'{self.expr(e)} {equal} {self._name(c)}' for e, c in on)}]"
 
     def _named(self, named: Sequence[tuple[int, Expr]]) -> str:
         return (

@@ -24,7 +24,8 @@ class Binder:
     `positions`: at each moment a source's position by its number; the last moment is this run. `states` maps a state's
     name to its committed pieces, each a list of files, `before` to how many of them were there at the first moment,
     `staged` a step's name to the files it wrote in this run (filled as steps end); `result` lists the view's live
-    files, `held` those of its change that is held back.
+    files, `held` those of its change that is held back; `values` holds by step and field what keys a step wrote, where
+    they are few enough to be looked up.
     """
 
     positions: Sequence[Mapping[int, Position]]
@@ -33,6 +34,7 @@ class Binder:
     before: Mapping[str, int | None] = field(default_factory=dict)
     held: Files = ()
     staged: dict[str, Files] = field(default_factory=dict)
+    values: dict[tuple[str, str], list[Any]] = field(default_factory=dict)
     observe_scans: bool = False
     changes: dict[str, int] = field(default_factory=dict)
     scans: dict[str, int] = field(default_factory=dict)
@@ -54,7 +56,8 @@ class Binder:
                     case "since":
                         pieces = pieces[len(pieces) if before is None else before :]
                 pieces = pieces[node.get("first", 0) : node.get("end")]
-                return self._files(node, [file for piece in pieces for file in piece])
+                found = self._files(node, [file for piece in pieces for file in piece])
+                return self._among(node, found) if "among" in node else found
             case "staged":
                 return self._files(node, self.staged[node["step"]])
             case "result":
@@ -88,6 +91,18 @@ class Binder:
         if "id" in node:  # a reference to this leaf must find the node that now stands for it
             observed["id"] = node.pop("id")
         return observed
+
+    def _among(self, node: Mapping[str, Any], files: wire.Node) -> wire.Node:
+        """The rows that a look-up may find. Without it Spark would not know where to look before it has read all."""
+        among = node["among"]
+        values = self.values.get((among["step"], among["field"]))
+        if values is None:
+            return files
+        (kind,) = (c[2] for c in node["columns"] if c[0] == among["column"])
+        found = wire.where(files, wire.among(among["column"], kind, values, nulls=among["nulls"]))
+        if "id" in files:
+            found["id"] = files.pop("id")
+        return found
 
     def _at(self, source: int, moment: int | None) -> Position:
         return self.positions[-1 if moment is None else moment].get(source)

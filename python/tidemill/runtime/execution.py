@@ -8,6 +8,7 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.runtime import wire
+from tidemill.search.costing import PAGE_ROWS
 
 PARTITION = "_tidemill_partition_"
 """Begin of the names of columns that part the rows of a write; no file holds them."""
@@ -57,12 +58,15 @@ class Execution:
         step: str,
         wanted_files: int | None = None,
         partitions: Mapping[int, str] | None = None,
+        order: str | None = None,
     ) -> Written:
         """Writes `plan` as Parquet files into the new directory `path`.
 
         `partitions`: columns of `columns` whose values part the rows into folders, outermost first, with names for
         the folders. The columns stay in the files too: whoever reads a file by itself reads whole rows. The listing
         then says for each file its `partition` (a list of texts, None for NULL) and its `folder`.
+
+        `order`: the column that the rows of each file are in the order of, on small pages.
         """
         sink: dict[str, Any] = {"kind": "parquet", "path": path, "files": wanted_files}
         if partitions:
@@ -72,6 +76,8 @@ class Execution:
             plan = wire.project([*kept, *((i, wire.partition_text(c)) for i, _, c in texts)], plan)
             columns = [*columns, *((i, name) for i, name, _ in texts)]
             sink["partitions"] = [[name, partitions[c]] for _, name, c in texts]
+        if order is not None:
+            sink |= {"order": order, "page_rows": PAGE_ROWS}
         sink["columns"] = [list(c) for c in columns]
         answer = self._run(plan, sink, step)
         return Written(tuple(answer["files"]), int(answer["rows"]), answer.get("observed") or {})

@@ -31,16 +31,17 @@ class SourceAt:
 
 @dataclass(frozen=True, slots=True)
 class StoredPiece:
-    """A base, a segment, or what some of them were merged into; `taken` and `segments` as in the planner's `Piece`."""
+    """A base, a segment, or what some of them were merged into; all but `files` as in the planner's `Piece`."""
 
     files: tuple[File, ...]
     rows: int
     taken: int
     segments: int
+    order: str | None = None
 
     def counted(self) -> Piece:
         """What the planner is told of it."""
-        return Piece(len(self.files), self.rows, self.taken, self.segments)
+        return Piece(len(self.files), self.rows, self.taken, self.segments, self.order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,4 +208,4 @@ def _state(data: Mapping[str, Any]) -> StoredState:
 
 
 def _piece(data: Mapping[str, Any]) -> StoredPiece:
-    return StoredPiece(tuple(data["files"]), data["rows"], data["taken"], data["segments"])
+    return StoredPiece(tuple(data["files"]), data["rows"], data["taken"], data["segments"], data.get("order"))

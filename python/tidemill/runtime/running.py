@@ -6,7 +6,7 @@ Everything before the commit can be thrown away, everything after it can be done
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -23,9 +23,12 @@ from tidemill.runtime.record import File, Record, StoredPiece, StoredState
 from tidemill.runtime.situation import Situation
 from tidemill.runtime.stage import Stage
 from tidemill.runtime.views import Lost, View
+from tidemill.search.costing import LOOKED_UP_KEYS
 from tidemill.search.run_plan import RunPlan, StateSpec, Step
 from tidemill.sources.registry import check_undisturbed
 
+VALUES = "values"
+"""The observation of the keys that a step writes."""
 BYTES_OF_A_ROW = 50
 """In a Parquet file, roughly."""
 
@@ -214,11 +217,12 @@ def _carried_out(
     )
     outcome = _Outcome({}, {name: s.pieces for name, s in states.items()})
     partitions = view.definition.create.partitioned_by
+    asked = {pair for step in plan.steps for pair in wire.looked_up(step.plan)}
     for step in plan.steps:
         source_bytes = situation.source_bytes if wire.holds(step.plan, "scan") else 0.0
         told = sum(situation.changes[n].read or 0.0 for n in wire.changed(step.plan))
         sessions.fit(jvm, source_bytes, max(step.rows, told), wire.count(step.plan, "join"))
-        outcome.take(step, _written(execution, binder, step, stage, partitions))
+        outcome.take(step, _written(execution, binder, step, stage, partitions, asked))
         if step.mode == "compact":
             binder.states[str(step.state)] = [p.files for p in outcome.pieces[str(step.state)]]
     stage.drop_shared()
@@ -343,9 +347,20 @@ class _Outcome:
                 self.held = written
 
 
-def _written(execution: Execution, binder: Binder, step: Step, stage: Stage, partitions: Sequence[str]) -> Written:
+def _written(
+    execution: Execution,
+    binder: Binder,
+    step: Step,
+    stage: Stage,
+    partitions: Sequence[str],
+    asked: Collection[tuple[str, str]],
+) -> Written:
+    """`asked`: steps and fields whose values later steps look up."""
     plan = binder.bind(step.plan)
     columns = [(c, n) for c, n in step.columns]
+    values = [(n, wire.observed_values(wire.col(c), LOOKED_UP_KEYS)) for c, n in columns if (step.name, n) in asked]
+    if values:
+        plan = wire.observe(VALUES, values, plan)
     parted: dict[int, str] = {}
     match step.target:
         case "state":
@@ -360,8 +375,10 @@ def _written(execution: Execution, binder: Binder, step: Step, stage: Stage, par
             path = stage.delta()
             count, _ = columns[-1]
             plan = wire.observe("delta", wire.signed_counts(count), plan)
-    written = execution.write(plan, path, columns, step=step.name, partitions=parted)
+    written = execution.write(plan, path, columns, step=step.name, partitions=parted, order=step.order)
     binder.staged[step.name] = written.files
+    found = (written.observed.get(VALUES) or {}).items()
+    binder.values |= {(step.name, field): list(known) for field, known in found if known is not None}
     return written
 
 
@@ -375,6 +392,6 @@ def _pieces(step: Step, before: tuple[StoredPiece, ...], written: Written) -> tu
         case "compact":
             tail = before[step.first :]
             taken, segments = sum(p.rows for p in tail), sum(p.segments for p in tail)
-            return (*before[: step.first], StoredPiece(written.files, written.rows, taken, segments))
+            return (*before[: step.first], StoredPiece(written.files, written.rows, taken, segments, step.order))
         case _:
-            return (StoredPiece(written.files, written.rows, written.rows, 0),)
+            return (StoredPiece(written.files, written.rows, written.rows, 0, step.order),)

@@ -11,6 +11,7 @@ from math import ceil, inf
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
+from tidemill.search.costing import LOOKED_UP_KEYS
 from tidemill.settings import PREFIX, SETTINGS, PlannerSettings
 
 MEBIBYTE = 1 << 20
@@ -49,6 +50,8 @@ PHYSICAL: Mapping[str, str] = {
     # Listing many folders must not become a Spark job: a refresh with nothing to do runs none.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
     "spark.sql.parquet.compression.codec": "zstd",
+    # So many keys are looked up in a state; of more values Parquet is told the least and the greatest alone.
+    "spark.sql.parquet.pushdown.inFilterThreshold": str(LOOKED_UP_KEYS),
     # A file that cannot be read is an error, or the view would lose its rows without a word.
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",

@@ -71,6 +71,14 @@ def count(plan: Node, op: str) -> int:
     return int(plan["op"] == op) + sum(count(i, op) for i in plan.get("inputs", ()))
 
 
+def looked_up(plan: Node) -> Iterator[tuple[str, str]]:
+    """The steps and fields whose values are looked up in a plan."""
+    if "among" in plan:
+        yield plan["among"]["step"], plan["among"]["field"]
+    for below in plan.get("inputs", ()):
+        yield from looked_up(below)
+
+
 def files(
     listed: Sequence[Mapping[str, Any]], columns: Sequence[tuple[int, str, Type]], path_column: int | None = None
 ) -> Node:
@@ -145,6 +153,17 @@ def observe(name: str, metrics: Iterable[tuple[str, Expr]], child: Node) -> Node
 def observed_sum(value: Expr) -> Expr:
     """A metric of `observe`: the sum of BIGINTs, in which a task that Spark does again counts once."""
     return fn("tidemill_observed_sum", value)
+
+
+def observed_values(value: Expr, most: int) -> Expr:
+    """A metric of `observe`: the different values but NULL; NULL if there are more than so many."""
+    return fn("tidemill_observed_values", value, long(most))
+
+
+def among(column: int, type_: Type, values: Iterable[Any], *, nulls: bool) -> Expr:
+    """Whether a column has one of these values; `nulls`: or none."""
+    found = fn("in", col(column), *(lit(value, type_) for value in values))
+    return fn("or", found, fn("isnull", col(column))) if nulls else found
 
 
 def signed_counts(count: int) -> list[tuple[str, Expr]]:

@@ -20,9 +20,9 @@ def full(task: PlanningTask, reason: str, states: Collection[str] | None = None)
     that the rules switched on cannot make are left out.
     """
     found = task.space([unchanged(task.request.sources)] * len(task.request.steps), Kept({}))
-    run = task.assembly(found, task.extractor(found, past=False))
     if states is None:
         states = frozenset() if task.request.policy == "FULL" else task.worth_keeping()
+    run = task.assembly(found, task.extractor(found, past=False))
     for candidate in found.candidates:
         if candidate.name in states:
             run.base(candidate)

@@ -3,11 +3,12 @@ wrote."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 
 from tidemill.memo.memo import Expression
-from tidemill.plan.ops import Empty, Filter, Join, KeyFilter, Negate, Pad, Project, Scan, Sum, Union, Unsign
+from tidemill.plan.ops import Empty, Filter, Join, KeyFilter, LookUp, Negate, Pad, Project, Scan, Sum, Union, Unsign
 from tidemill.plan.query import COUNT_FIELD, Query, count_field
 from tidemill.search.compaction import Compaction
 from tidemill.search.costing import BROADCAST_ROWS, CostModel, CpuMs, Work
@@ -31,10 +32,19 @@ class Assembly:
 
     Args:
         search: how the search for the plan stands.
+        orders: by name of a state the field that its base is written in the order of, if it is.
+        lying: the same of bases that are there.
     """
 
     def __init__(
-        self, query: Query, model: CostModel, found: Space, extractor: Extractor, search: Callable[[], Search]
+        self,
+        query: Query,
+        model: CostModel,
+        found: Space,
+        extractor: Extractor,
+        search: Callable[[], Search],
+        orders: Mapping[str, str],
+        lying: Mapping[str, str],
     ) -> None:
         self.found = found
         self.steps: list[Step] = []
@@ -42,6 +52,8 @@ class Assembly:
         self._model = model
         self._extractor = extractor
         self._search = search
+        self._orders = orders
+        self._lying = dict(lying)
         self._used: dict[tuple[int, Expression], Used] = {}
         self._staged: dict[int, Staged] = {}
         self._specs: list[StateSpec] = []
@@ -130,10 +142,18 @@ class Assembly:
             columns=columns,
             rows=compaction.rows,
             first=compaction.first,
+            order=self._order(candidate) if compaction.first == 0 else None,
         )
         self.steps.insert(len(self._compacted), step)
         self._compacted[candidate.name] = compaction
         self._handling += compaction.cost
+
+    def _order(self, candidate: Candidate) -> str | None:
+        """In which order a state's base is written."""
+        order = self._orders.get(candidate.name)
+        if order is not None:
+            self._lying[candidate.name] = order
+        return order
 
     def _is_written(self, candidate: Candidate, group: int) -> bool:
         """Whether this run has written the state already: of two equal parts of a query one writes, both read."""
@@ -149,7 +169,8 @@ class Assembly:
         self._extractor.stage(group)
 
     def _write(self, candidate: Candidate, mode: str, group: int, lowered: Lowered, rows: float) -> None:
-        self.steps.append(_state_step(candidate, mode, lowered, rows))
+        step = _state_step(candidate, mode, lowered, rows)
+        self.steps.append(replace(step, order=self._order(candidate)) if mode == "base" else step)
         # Each row of a base counts 1: who reads it as the snapshot need not look at the counts.
         signed = mode == "segment" and lowered.count is not None
         self._stage(candidate, group, self.steps[-1].name, signed)
@@ -250,6 +271,7 @@ class Assembly:
                 used,
                 self._saves,
                 self._compacted,
+                self._lying,
                 rivals,
                 points,
                 schedule.plan if schedule else (),
@@ -264,7 +286,7 @@ def _shuffled(extractor: Chosen, e: Expression) -> float:
     if not e.inputs or isinstance(e.op, Scan | Filter | Project | Union | Sum | Negate | Pad | Unsign):
         return 0.0
     rows = [extractor.rows(i) for i in e.inputs]
-    if isinstance(e.op, Join | KeyFilter) and min(rows) <= BROADCAST_ROWS:
+    if isinstance(e.op, Join | KeyFilter | LookUp) and min(rows) <= BROADCAST_ROWS:
         return 0.0
     return float(sum(rows))
 

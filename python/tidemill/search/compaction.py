@@ -26,12 +26,14 @@ class Piece:
         files, rows: how many it has.
         taken: rows that were merged into it; of a piece that was written as it is, its own.
         segments: how many segments went into it.
+        order: the field that each of its files is in the order of; None if there is none.
     """
 
     files: int
     rows: int
     taken: int
     segments: int
+    order: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

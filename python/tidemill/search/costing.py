@@ -19,6 +19,10 @@ CpuMs = NewType("CpuMs", float)
 """Executor CPU milliseconds."""
 BROADCAST_ROWS = 500_000
 """Estimated rows up to which keys, and what a change joins with, are broadcast, whatever Spark would guess."""
+LOOKED_UP_KEYS = 500
+"""Keys up to which they are looked up in a state that is in their order; of more, nearly every page has one."""
+PAGE_ROWS = 1_000
+"""Rows of a page of a file in order: what is read for a key."""
 CONTENT, HELD = "", "held"
 """Names, among what is kept, of the view's content and of its change that is held back."""
 

@@ -62,6 +62,7 @@ class Explanation:
         used: what is carried out, in the order of the steps.
         saves: the state that keeps a group's rows.
         compacted: what is put together, by state.
+        orders: the field that a state's base is in the order of, by state.
         rivals: plans the alternatives; not before they are asked for, as each takes as long as the plan itself.
         points: those planned together, the run's own first.
         schedule: what is done at all of them, if there are several.
@@ -75,6 +76,7 @@ class Explanation:
     used: Sequence[Used]
     saves: Mapping[int, str]
     compacted: Mapping[str, Compaction]
+    orders: Mapping[str, str]
     rivals: Callable[[], Sequence[Alternative]]
     points: Sequence[PlannedPoint]
     schedule: Sequence[Planned]

@@ -16,9 +16,9 @@ from math import inf
 from typing import TypeAlias
 
 from tidemill.memo.memo import Expression, Memo
-from tidemill.plan.ops import Changes, Less, Op, Project, ResultScan, Scan, StateScan
+from tidemill.plan.ops import Changes, Less, LookUp, Op, Project, ResultScan, Scan, StateScan
 from tidemill.search.costing import CostModel, CpuMs, Facts, Rows, Work
-from tidemill.search.settle import Choice, Given, Place, Run, Settled, Settling, Ways, preference_apart
+from tidemill.search.settle import Choice, Given, Place, Run, Settled, Settling, Way, Ways, preference_apart
 from tidemill.tvr.form import OLD
 
 MADE, PLAIN, BEST = range(3)
@@ -29,7 +29,7 @@ that the plan writes is (BEST); further numbers: where only a part of that is.""
 
 def reads_the_past(op: Op) -> bool:
     """True for what only an incremental run may read: changes, states, the result, old snapshots."""
-    return isinstance(op, Changes | StateScan | ResultScan) or (isinstance(op, Scan) and op.at == OLD)
+    return isinstance(op, Changes | StateScan | LookUp | ResultScan) or (isinstance(op, Scan) and op.at == OLD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,12 @@ class Extractor:
         self._settling = Settling(memo, model, facts, allowed, prefer, self.runs, savable, ways or Ways())
         self._staged: dict[int, Rows] = {}
         self._told_by: dict[int, set[int]] = {}
+        self._looked_up: dict[int, list[Way]] = {}
         for group, known in self._settling.ways_of.items():
             if after := {way.inputs[0] for way in known if isinstance(way.expression.op, Less)}:
                 self._told_by[group] = after
+            if looked_up := [way for way in known if way.looks_up]:
+                self._looked_up[group] = looked_up
         self._plain = self._settling.settle({})
         self._written = frozenset(map(self.place, written))
         self._copies = {self.place(copy): self.place(of) for copy, of in (copies or {}).items()}
@@ -184,7 +187,7 @@ class Extractor:
     def _choices(self, place: Place) -> list[Choice]:
         """The ways to compute something whose inputs are found."""
         group, run = place
-        ways = (w for w in self._settling.ways_of[group] if all((i, run) in self._best.found for i in w.inputs))
+        ways = (w for w in self._settling.ways_of[group] if self._settling.is_open(w, run, self._best.found))
         return [self._settling.choice(way, run, self._best) for way in ways if way.inputs]
 
     def _making(self, place: Place, given: Mapping[Place, Given], written: int) -> _Made:
@@ -234,6 +237,8 @@ class Extractor:
         best = self._chosen[self.inputs_of(node)]
         way = next((w for w in self._settling.ways_of[group] if w.expression is e), None)
         if way is None or any((i, run) not in best for i in way.inputs):
+            return None
+        if not self._settling.is_open(way, run, best.found):
             return None
         return self._settling.choice(way, run, best)
 
@@ -319,13 +324,19 @@ class Extractor:
     def gains(self, plan: Sequence[Planned]) -> dict[Place, float]:
         """By place what computing it once, writing and loading it would save, priced, all else being as it is.
 
-        What could be told by it, as rows before a change by those after it, would be read there and not be computed.
+        What could be told by it, as rows before a change by those after it, would be read there and not be computed;
+        rows of a state whose keys are written could be looked up.
         """
         told: dict[Place, list[float]] = defaultdict(list)
         computed = [p for p in plan if p.choice.expression is not None]
         for p in computed:
             for after in self._told_by.get(p.group, ()):
                 told[after, p.run].append(preference_apart(p.choice.cost) * p.times)
+            for way in self._looked_up.get(p.group, ()):
+                if (way.inputs[0], p.run) not in self._best.found:
+                    continue
+                own = self._settling.choice(way, p.run, self._best).own * self.runs[p.run].price
+                told[way.inputs[0], p.run].append(preference_apart(p.choice.cost - own) * p.times)
         found: dict[Place, float] = {}
         for p in computed:
             others = told.get((p.group, p.run), [])

@@ -15,7 +15,7 @@ from itertools import chain, combinations, product
 from math import inf
 from typing import TypeAlias
 
-from tidemill.plan.ops import StateScan
+from tidemill.plan.ops import state_of
 from tidemill.rule.engine import Budget
 from tidemill.search.extract import Extractor
 from tidemill.search.space import Followed, Space
@@ -102,7 +102,7 @@ def _needed(scenario: Scenario) -> frozenset[str]:
         followed = found.followed(kept)
         plan = scenario.choices(every, followed).planned([*followed.written, found.change], 0)
         ops = [p.choice.expression.op for p in plan if p.choice.expression is not None]
-        read = {op.name for op in ops if isinstance(op, StateScan) and op.name in every}
+        read = {name for op in ops if (name := state_of(op)) in every and name is not None}
         if read <= kept:
             return kept
         kept |= read

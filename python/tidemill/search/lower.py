@@ -28,6 +28,7 @@ from tidemill.plan.ops import (
     Keys,
     Less,
     Limit,
+    LookUp,
     Merge,
     Named,
     Negate,
@@ -125,6 +126,8 @@ class Lowerer:
                 return self._join(e, kind, condition, exists)
             case KeyFilter(on, equal):
                 return self._key_filter(e, on, "<=>" if equal else "=")
+            case LookUp():
+                return self._look_up(e.op, e.inputs[0])
             case FinalChange(partial):
                 return self.attribute.final_change(partial, e, self._unmerged(e.inputs[0]), self.group(e.inputs[1]))
         if (merged := self.state.merged(e)) is not None:
@@ -375,6 +378,22 @@ class Lowerer:
         return Lowered(
             wire.join("semi", condition, rows.node, wanted.node, "right" if small else None), rows.columns, rows.count
         )
+
+    def _look_up(self, op: LookUp, wanted: int) -> Lowered:
+        """A state's rows of keys that an earlier step wrote; its leaf says which, so that Spark can skip the others.
+
+        Raises:
+            NotComputableError: if none did.
+        """
+        staged = self._staged.get(self.memo.find(wanted))
+        if staged is None:
+            raise NotComputableError(f"group {wanted}: no step has written the keys that are looked up")
+        fields, (first, key) = dict(staged.columns), op.on[0]
+        assert isinstance(first, Col)
+        leaf, keys = self.leaf(op.scan), self.group(wanted)
+        among = {"column": first.id, "step": staged.step, "field": fields[key], "nulls": op.nulls}
+        rows = Lowered({**leaf.node, "among": among}, leaf.columns, leaf.count)
+        return self.state.having(rows, op.on, keys, op.nulls, broadcast=self.extractor.rows(wanted) <= BROADCAST_ROWS)
 
     def _keys(self, branches: tuple[Named, ...], inputs: Sequence[Lowered]) -> Lowered:
         columns = tuple(c for c, _ in branches[0])

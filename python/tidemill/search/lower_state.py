@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tidemill.memo.memo import Expression
-from tidemill.plan.expr import Cast, Col, fn
+from tidemill.plan.expr import Cast, Col, Expr, fn
 from tidemill.plan.grouping import groupable
 from tidemill.plan.ops import Merge, Net, StateScan, Sum, Unsign
 from tidemill.search import wire
@@ -125,6 +125,18 @@ class StateForm:
         node = wire.project(tuple((w, Col(c)) for c, w in names), wanted.node)
         condition = tuple(fn("<=>", groupable(c, types[c]), groupable(w, types[c])) for c, w in names)
         return Lowered(wire.join(kind, condition, rows.node, node, "right"), rows.columns, rows.count)
+
+    def having(
+        self, rows: Lowered, on: Sequence[tuple[Expr, int]], wanted: Lowered, nulls: bool, broadcast: bool
+    ) -> Lowered:
+        """Rows whose key is among those of a relation, which may have columns of the same number."""
+        types = self._lowerer.memo.columns.type
+        names = [(expr, c, self._lowerer.column(types(c), "wanted")) for expr, c in on]
+        node = wire.project(tuple((w, Col(c)) for _, c, w in names), wanted.node)
+        condition = tuple(fn("<=>" if nulls else "=", expr, Col(w)) for expr, _, w in names)
+        return Lowered(
+            wire.join("semi", condition, rows.node, node, "right" if broadcast else None), rows.columns, rows.count
+        )
 
     # -- what was chosen ----------------------------------------------------------------------------------------------
 

@@ -78,7 +78,7 @@ def _kind(request: PlanRequest) -> str:
     told |= {
         "query": _without_sizes(request.query),
         "sources": sorted((n, _happened(change)) for n, change in request.sources.items()),
-        "pieces": sorted(request.pieces),
+        "pieces": sorted((name, pieces[0].order if pieces else None) for name, pieces in request.pieces.items()),
         "rows": request.rows is None,
         "model": model,
         "past": sorted({run.kind for run in request.past.runs}),

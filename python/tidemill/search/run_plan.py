@@ -19,6 +19,7 @@ class Step:
 
     `mode` of a piece of what is kept: base, segment, or compact; `first`: of a compaction, the number of the first
     piece that it reads and replaces, with all after it. `rows`: how many its largest shuffle is estimated to take.
+    `order`: the field that each file of a piece is written in the order of, if any.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Step:
     columns: tuple[tuple[int, str], ...]
     rows: float
     first: int = 0
+    order: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from math import inf
 from typing import NamedTuple, TypeAlias
 
 from tidemill.memo.memo import Expression, Memo
-from tidemill.plan.ops import Changes, Merge, Net, Op, Scan, Sum, Unsign
-from tidemill.search.costing import NO_ROWS, CostModel, CpuMs, Facts, Read, Rows
+from tidemill.plan.ops import Changes, LookUp, Merge, Net, Op, Scan, Sum, Unsign
+from tidemill.search.costing import LOOKED_UP_KEYS, NO_ROWS, CostModel, CpuMs, Facts, Read, Rows
 from tidemill.search.seed import READ_RESULT, READ_STATE
 from tidemill.tvr.form import Time
 
@@ -68,6 +68,11 @@ class Choice(NamedTuple):
     uses: int = 0
     settled: Rows = NO_ROWS
 
+    @property
+    def can_be_looked_up(self) -> bool:
+        """Whether the run itself has written it by then, and it is little."""
+        return self.expression is None and self.saved is None and self.rows <= LOOKED_UP_KEYS
+
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -82,7 +87,8 @@ class Way:
     """An expression of a group.
 
     `distinct`: its different inputs; `penalty`: added to its cost; `estimated`: with each number of rows read so far;
-    `settles`, `passes`: whether its rows come from a state as they are (see `Read`), always, or where an input's do.
+    `settles`, `passes`: whether its rows come from a state as they are (see `Read`), always, or where an input's do;
+    `looks_up`: it takes only little, and only what the run has written.
     """
 
     group: int
@@ -93,6 +99,7 @@ class Way:
     estimated: Estimated
     settles: bool
     passes: bool
+    looks_up: bool
 
 
 class Ways:
@@ -109,9 +116,9 @@ class Ways:
             inputs = tuple(map(memo.find, e.inputs))
             penalty = NOT_PREFERRED if behind else 0.0
             settles = isinstance(e.op, Net | Merge) and bool(e.op.state)
-            passes = isinstance(e.op, Unsign | Sum)
+            passes, looks_up = isinstance(e.op, Unsign | Sum), isinstance(e.op, LookUp)
             estimated = {} if twin is None else twin.estimated
-            self._ways[key] = Way(group, e, inputs, frozenset(inputs), penalty, estimated, settles, passes)
+            self._ways[key] = Way(group, e, inputs, frozenset(inputs), penalty, estimated, settles, passes, looks_up)
         return self._ways[key]
 
 
@@ -199,9 +206,7 @@ class Settling:
             yield Choice(None, what.rows, load, load * self._runs[run].price, uses=what.bit)
         else:
             for way in self.ways_of[group]:
-                if all((i, run) in there.found for i in way.distinct) and self._is_there(
-                    way.expression.op, self._runs[run]
-                ):
+                if self.is_open(way, run, there.found):
                     yield self.choice(way, run, there)
         if self._savable(group):
             for earlier in range(run):
@@ -254,6 +259,13 @@ class Settling:
         """A group as a cost model sees it."""
         about = self._memo.group(group).about
         return Read(group, choice.rows, None if about is None else about[1].kind, choice.settled)
+
+    def is_open(self, way: Way, run: int, found: Mapping[Place, Choice]) -> bool:
+        """Whether a way can be taken at a run by what is found so far."""
+        inputs = [found.get((i, run)) for i in way.distinct]
+        if any(i is None or (way.looks_up and not i.can_be_looked_up) for i in inputs):
+            return False
+        return self._is_there(way.expression.op, self._runs[run])
 
     def _is_there(self, op: Op, run: Run) -> bool:
         """Whether a run can read a leaf: a source's rows are there from the moment on at which they came."""
@@ -355,6 +367,8 @@ class Settled:
                     continue
                 way = settling.ways[number]
                 above = (way.group, run)
+                if way.looks_up and not choice.can_be_looked_up:
+                    continue
                 if above not in found and above not in self.given:  # what is settled was cheaper
                     self._offer(above, settling.choice(way, run, self))
 

@@ -9,7 +9,7 @@ from functools import partial
 
 from tidemill.memo.memo import Expression
 from tidemill.plan.change import SourceChange
-from tidemill.plan.ops import StateScan
+from tidemill.plan.ops import state_of
 from tidemill.rule.engine import TIME_LIMIT, Budget
 from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
@@ -53,6 +53,8 @@ class PlanningTask:
         rules = load_rules(request.settings.rules_paths)
         self.rules: list[Rule] = [r for r in rules if r.pack in request.settings.packs]
         self.budget = Budget(seconds=request.settings.time_limit)
+        self._lying = {name: piece.order for name, piece in _bases(request) if piece.order is not None}
+        self._orders = self._lying
         self._started = time.monotonic()
         self._cut_off = False
 
@@ -98,6 +100,7 @@ class PlanningTask:
             held=request.held if content else 0,
             rows={**rows, HELD: request.held_rows},
             stored=request.stored if request.states else (),
+            orders=self._lying,
         )
 
     @property
@@ -129,7 +132,7 @@ class PlanningTask:
                 return False
             if (group, type(e.op)) in answered or (packs is not None and owed_to(found.memo, group, e) not in packs):
                 return False
-            if states is not None and isinstance(e.op, StateScan) and e.op.name not in states:
+            if states is not None and state_of(e.op) not in {None, *states}:
                 return False
             return whole_allowed or e.pack != RECOMPUTE or group != change
 
@@ -195,7 +198,9 @@ class PlanningTask:
             stopped = TIME_LIMIT if self._cut_off else found.explored.stopped
             return Search(time.monotonic() - self._started, stopped)
 
-        return Assembly(self.request.query, self.model, found, extractor, search)
+        return Assembly(
+            self.request.query, self.model, found, extractor, search, {**found.orders, **self._orders}, self._lying
+        )
 
     def compact(self, run: Assembly, followed: Sequence[Candidate]) -> None:
         """Puts together the pieces of states that the run reads, where that pays for runs like it; of others, so that
@@ -223,6 +228,7 @@ class PlanningTask:
         likely = [assumed, *([] if cycle else _large_alone(assumed))]
         scenarios = [self._scenario(self.space([changes], Kept(None))) for changes in likely]
         found = scenarios[0].found
+        self._orders = {**found.orders, **self._orders}
         result = found.memo.form(found.root, at(SNAPSHOT, found.now))
 
         def filling(kept: Collection[str]) -> float:
@@ -242,6 +248,10 @@ def may_compact(request: PlanRequest) -> bool:
     """Whether a run may put pieces of a state together."""
     model = cost_model(request.settings.cost_model, request.settings.cost_constants)
     return any(len(pieces) > MOST_UNREAD or due(pieces, model) is not None for pieces in request.pieces.values())
+
+
+def _bases(request: PlanRequest) -> list[tuple[str, Piece]]:
+    return [(name, pieces[0]) for name, pieces in request.pieces.items() if pieces]
 
 
 def _rows(pieces: Sequence[Piece]) -> float:

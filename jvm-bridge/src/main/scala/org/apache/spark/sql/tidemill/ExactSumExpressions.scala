@@ -30,6 +30,7 @@ object ExactSumExpressions {
     case ("tidemill_wide_merge", Seq(state)) => Some(WideMergeAggregate(state))
     case ("tidemill_wide_value", Seq(state, Literal(scale: Int, IntegerType))) => Some(WideValue(state, scale))
     case ("tidemill_observed_sum", Seq(x)) => Some(ObservedSum(x))
+    case ("tidemill_observed_values", Seq(x, most)) => Some(ObservedValues(x, most.eval().asInstanceOf[Long].toInt))
     case _ if name.startsWith("tidemill_") =>
       throw new IllegalArgumentException(s"no function $name with ${arguments.length} arguments")
     case _ => None

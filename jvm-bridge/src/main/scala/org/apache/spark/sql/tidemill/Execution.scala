@@ -3,9 +3,11 @@ package org.apache.spark.sql.tidemill
 import scala.util.Try
 
 import org.apache.hadoop.fs.{FileSystem, Path}
+import org.apache.parquet.hadoop.ParquetOutputFormat
 
 import org.apache.spark.sql.SaveMode
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
+import org.apache.spark.sql.catalyst.expressions.{Ascending, SortOrder}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution._
@@ -55,7 +57,7 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
         case JInt(files) => Execution.intoFiles(plan, files.toInt)
         case _ => plan
       }
-      val (answer, cost) = IncrementalOutput.using(view, number, label, shaped) { leaf =>
+      val (answer, cost) = IncrementalOutput.using(view, number, label, inOrder(shaped)) { leaf =>
         cleaning {
           RunMetrics.measured(session.sparkContext, option(request \ "description")) {
             text(sink \ "kind") match {
@@ -70,6 +72,17 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
       val wall = (System.nanoTime - started) / 1000000L
       answer ~ ("cpu_ms" -> cost.cpuMillis) ~ ("jobs" -> cost.jobs) ~ ("wall_ms" -> wall)
     }
+  }
+
+  /** Each task's rows in the order that the sink asks for. */
+  private def inOrder(plan: LogicalPlan): LogicalPlan = option(sink \ "order").fold(plan) { column =>
+    Sort(Seq(SortOrder(UnresolvedAttribute.quoted(column), Ascending)), global = false, plan)
+  }
+
+  /** How rows are laid out in files. */
+  private def options: Map[String, String] = sink \ "page_rows" match {
+    case JInt(rows) => Map(ParquetOutputFormat.PAGE_ROW_COUNT_LIMIT -> rows.toString)
+    case _ => Map.empty
   }
 
   /** Nothing of a failed write may be found by the next run; what was in the place before is not ours to delete. */
@@ -111,7 +124,7 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
       partitionColumns = partitionAttributes,
       bucketSpec = None,
       fileFormat = new ParquetFileFormat,
-      options = Map.empty,
+      options = options,
       query = leaf,
       mode = SaveMode.ErrorIfExists,
       catalogTable = None,

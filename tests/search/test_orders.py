@@ -1,0 +1,135 @@
+"""States in the order of a column: few keys that a run has written are looked up in them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.maintain import Mode, View
+from tests.search.test_cases import SOURCES, VIEWS, T, maintained, plan
+from tidemill.explain import explained
+from tidemill.plan.change import SourceChange
+from tidemill.plan.ops import LookUp
+from tidemill.plan.parse import parse_query
+from tidemill.search.compaction import Piece
+from tidemill.search.costing import LOOKED_UP_KEYS
+from tidemill.search.planner import plan_run
+from tidemill.search.request import PlanRequest
+from tidemill.search.run_plan import ExplainedPlan
+from tidemill.settings import PlannerSettings
+
+SUMS = plan("aggregate keys=[#9 := #0, #10 := #1] calls=[#11 := count(*), #12 := sum(#1)]", T)
+ROWS = 5_000_000
+
+
+def states(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The leaves that read a state."""
+    if node["op"] == "state":
+        yield node
+    for below in node.get("inputs", ()):
+        yield from states(below)
+
+
+def looked_up(found: ExplainedPlan) -> list[Mapping[str, Any]]:
+    """What is looked up in a run."""
+    return [leaf["among"] for step in found.steps for leaf in states(step.plan) if "among" in leaf]
+
+
+def run_after(
+    text: str, inserts: float, *, order: bool = True, segments: int = 0, prefer: str | None = None
+) -> ExplainedPlan:
+    """The plan of a run after so many rows came to the sources of a view, whose states are large."""
+    change = SourceChange(True, True, rows=1e8, bytes=1e10, inserts=inserts, deletes=0, direct=True)
+    query = parse_query(SOURCES + text)
+    request = PlanRequest(
+        query,
+        "STRICT",
+        dict.fromkeys(query.sources, change),
+        frozenset(),
+        first=True,
+        full_reason=None,
+        settings=PlannerSettings(prefer=prefer),
+    )
+    filling = plan_run(request)
+    orders = {step.state: step.order for step in filling.steps if step.mode == "base"}
+    later = [Piece(1, 1000, 1000, 1)] * segments
+    pieces = {s.name: [Piece(1, ROWS, ROWS, 0, orders[s.name] if order else None), *later] for s in filling.states}
+    return plan_run(replace(request, first=False, states=frozenset(pieces), pieces=pieces, chosen=filling.chosen))
+
+
+def test_groups_of_few_keys_are_looked_up() -> None:
+    found = run_after(SUMS, 10)
+    segment, delta = found.steps
+    (among,) = looked_up(found)
+    assert among["step"] == segment.name
+    assert among["field"] in {field for _, field in segment.columns}
+    assert among["nulls"]  # NULL is a key of a group like any other
+    assert delta.target == "delta"
+    assert any(isinstance(u.expression.op, LookUp) for u in found.explanation.used)
+    assert "in the order of" in explained(found, "STATE")
+
+
+@pytest.mark.parametrize(("inserts", "order"), [(50 * LOOKED_UP_KEYS, True), (10, False)])
+def test_many_keys_are_not_nor_is_anything_in_what_has_no_order(inserts: float, order: bool) -> None:
+    assert looked_up(run_after(SUMS, inserts, order=order)) == []
+
+
+def test_what_is_looked_up_costs_less() -> None:
+    with_order, without = (run_after(SUMS, 10, order=order).estimated for order in (True, False))
+    assert with_order < without / 5
+
+
+def test_keys_are_written_so_that_they_can_be_looked_up() -> None:
+    """Those that rows are asked for by in a state of rows, though nothing else reads them twice."""
+    text = VIEWS["anti join of semi joins"]
+    found = run_after(text, 5, prefer="affected")
+    assert looked_up(found)
+    for among in looked_up(found):
+        (step,) = (s for s in found.steps if s.name == among["step"])
+        assert among["field"] in {field for _, field in step.columns}
+        assert found.steps.index(step) < min(
+            i for i, s in enumerate(found.steps) if among in [leaf.get("among") for leaf in states(s.plan)]
+        )
+
+
+def test_a_base_is_in_the_order_of_the_key_with_most_values() -> None:
+    text = SOURCES.replace("[a: long, b: long, x: double]", "[a: double, b: string, x: date]", 1) + SUMS.replace(
+        "sum(#1)", "count(#1)"
+    )
+    query = parse_query(text)
+    request = PlanRequest(
+        query, "STRICT", {0: SourceChange(True, True, rows=1e8)}, frozenset(), first=True, full_reason=None
+    )
+    (base,) = (step for step in plan_run(request).steps if step.mode == "base")
+    names = {field: column for column, field in base.columns}
+    assert base.order is not None
+    assert names[base.order] == 10, "of a double Parquet keeps no order that Spark has"
+
+
+def test_the_order_lasts_as_long_as_the_base() -> None:
+    """A merge that takes the base in writes the order again, one of segments alone has none."""
+    text = SUMS
+    small = run_after(text, 10, segments=40)
+    compactions = [step for step in small.steps if step.mode == "compact"]
+    for step in compactions:
+        assert (step.order is not None) == (step.first == 0)
+
+
+def test_plans_drawn_by_chance_use_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The differential suite meets them in every kind of view; here it is seen that it does."""
+    used: Counter[str] = Counter()
+
+    def noted(self: View, found: ExplainedPlan, execute: Any = View._execute) -> None:
+        used.update(type(leaf).__name__ for leaf in looked_up(found))
+        execute(self, found)
+
+    monkeypatch.setattr(View, "_execute", noted)
+    for name in ("sums", "anti join of semi joins", "sums joined", "left join, null-safe"):
+        for seed in range(3):
+            for prefer in (None, "affected"):
+                maintained(VIEWS[name], Mode(prefer=prefer, keep=1.0, shake=seed or None, ordered=True), seed, 3)
+    assert used.total() > 5
