@@ -25,7 +25,8 @@ class Binder:
     name to its committed pieces, each a list of files, `before` to how many of them were there at the first moment,
     `staged` a step's name to the files it wrote in this run (filled as steps end); `result` lists the view's live
     files, `held` those of its change that is held back; `values` holds by step and field what keys a step wrote, where
-    they are few enough to be looked up.
+    they are few enough to be looked up. With `observe_scans` all rows of the sources are counted, but of those whose
+    rows `counted` has: nothing stands between their scans and the query's filters.
     """
 
     positions: Sequence[Mapping[int, Position]]
@@ -36,6 +37,7 @@ class Binder:
     staged: dict[str, Files] = field(default_factory=dict)
     values: dict[tuple[str, str], list[Any]] = field(default_factory=dict)
     observe_scans: bool = False
+    counted: Mapping[int, int] = field(default_factory=dict)
     changes: dict[str, int] = field(default_factory=dict)
     scans: dict[str, int] = field(default_factory=dict)
     _numbered: int = 0
@@ -73,7 +75,8 @@ class Binder:
     def _scan(self, node: Mapping[str, Any]) -> wire.Node:
         bound = dict(node)
         bound["at"] = self._at(node["source"], node.get("at"))
-        if not self.observe_scans or node.get("at") not in {None, len(self.positions) - 1}:
+        now = node.get("at") in {None, len(self.positions) - 1}
+        if not self.observe_scans or node["source"] in self.counted or not now:
             return bound
         return self._observed(bound, self.scans, [("rows", wire.observed_sum(wire.long(1)))])
 

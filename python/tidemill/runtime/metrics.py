@@ -25,6 +25,8 @@ def rows_in(binder: Binder, written: Iterable[Written], first: bool) -> Counts |
                 _raise(deletes, source, metrics, "deletes")
             elif first and name in binder.scans:
                 _raise(inserts, binder.scans[name], metrics, "rows")
+    if first:
+        inserts |= binder.counted
     if not (first or binder.changes):
         return None
     return Counts(sum(inserts.values()), sum(deletes.values()))

@@ -214,6 +214,7 @@ def _carried_out(
         result=head.files if head else (),
         held=head.held_files if head else (),
         observe_scans=situation.first and not situation.prepared,
+        counted=situation.counted,
     )
     outcome = _Outcome({}, {name: s.pieces for name, s in states.items()})
     partitions = view.definition.create.partitioned_by

@@ -18,7 +18,7 @@ from tidemill.runtime.definition import Terms
 from tidemill.runtime.record import Record, SourceAt
 from tidemill.settings import PlannerSettings
 from tidemill.sources.base import Source
-from tidemill.sources.registry import describe_position, pin, tells_changes
+from tidemill.sources.registry import adapter, describe_position, pin, tells_changes
 from tidemill.sql.statements import Point
 
 
@@ -55,6 +55,12 @@ class Situation:
     def new(self) -> Mapping[int, Any]:
         """Positions now."""
         return self.positions[-1]
+
+    @property
+    def counted(self) -> Mapping[int, int]:
+        """Rows of the sources that count them themselves, now."""
+        rows = {n: adapter(s.entry).rows(self.new.get(n)) for n, s in self.query.sources.items()}
+        return {n: known for n, known in rows.items() if known is not None}
 
     @property
     def first(self) -> bool:

@@ -30,6 +30,10 @@ class Adapter(Protocol):
         """Rows and bytes of the snapshot at the position; None where unknown."""
         ...
 
+    def rows(self, position: Position) -> int | None:
+        """Exactly how many rows the snapshot at the position has, where the source's own log counts them."""
+        ...
+
     def change(self, source: Source, old: Position, new: Position, summary: Summary | None) -> SourceChange:
         """What happened from `old` to `new`.  Without an old position: everything is new and nothing can be told."""
         ...

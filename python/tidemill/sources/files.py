@@ -34,6 +34,9 @@ class FileSource:
             rows = rows * size / counted
         return rows, size
 
+    def rows(self, position: Position) -> int | None:
+        return None
+
     def change(self, source: Source, old: Position, new: Position, summary: Summary | None) -> SourceChange:
         rows, size = self.size(source, new)
         if old is None:

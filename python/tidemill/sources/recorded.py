@@ -20,9 +20,11 @@ class RecordedSource:
             if rows is not None and size:
                 rows = rows * position["bytes"] / size
             size = float(position["bytes"])
-        if position and position.get("rows") is not None:
-            rows = float(position["rows"])
-        return rows, size
+        counted = self.rows(position)
+        return rows if counted is None else float(counted), size
+
+    def rows(self, position: Position) -> int | None:
+        return position.get("rows") if position else None
 
     def expects_direct(self, source: Source) -> bool:
         """Whether its changes are expected to be direct (SourceChange) while none is known."""

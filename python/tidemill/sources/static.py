@@ -22,6 +22,9 @@ class StaticSource:
     def size(self, source: Source, position: Position) -> tuple[float | None, float | None]:
         return size_known(source)
 
+    def rows(self, position: Position) -> int | None:
+        return None
+
     def change(self, source: Source, old: Position, new: Position, summary: Summary | None) -> SourceChange:
         rows, size = size_known(source)
         return SourceChange(changed=False, old_readable=True, rows=rows, bytes=size, inserts=0.0, deletes=0.0)
