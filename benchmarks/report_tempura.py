@@ -22,11 +22,14 @@ mpl.rcParams["svg.hashsalt"] = "tidemill"  # the same figures give the same file
 
 
 def sections(figures: Sequence[Figures], note: str) -> Iterator[tuple[str, list[str]]]:
-    """Per part that was run its name and lines; `note`: how and where it was measured."""
-    for part, lines in {"example": _example, "grid": _grid, "planning": _planning}.items():
-        found = [f for f in figures if f["part"] == part]
-        if found:
-            yield part, [*lines(found, note)]
+    """Per part that was run its name and lines; `note`: how and where it was measured. Of the grid, which takes hours,
+    each scenario is a part."""
+    parts: dict[str, list[Figures]] = defaultdict(list)
+    for f in figures:
+        parts[f"grid {f['scenario']}" if f["part"] == "grid" else f["part"]].append(f)
+    makers = {"example": _example, "planning": _planning, "grid": _grid}
+    for part, found in parts.items():
+        yield part, [*makers[part.split()[0]](found, note)]
 
 
 def _example(figures: Sequence[Figures], note: str) -> Iterator[str]:
@@ -91,56 +94,61 @@ class _Cell:
 
 
 def _grid(figures: Sequence[Figures], note: str) -> Iterator[str]:
-    cells: dict[tuple[str, str, int], list[Figures]] = defaultdict(list)
+    scenario = figures[0]["scenario"]
+    cells: dict[tuple[str, int], list[Figures]] = defaultdict(list)
     for f in figures:
-        cells[f["scenario"], f["arrival"], f["query"]].append(f)
+        cells[f["arrival"], f["query"]].append(f)
     found = {key: _Cell(each) for key, each in cells.items()}
     by_estimate = sum(c.holds_by_estimate for c in found.values())
     near = sum(c.holds_by_measurement for c in found.values())
     tied = sum(c.holds_by_measurement or c.tie for c in found.values())
-    yield from [f"## Tempura: each method alone, and all together; scale {figures[0]['scale']:g}", "", note, ""]
+    title = f"## Tempura: each method alone, and all together, {TOLD[scenario]}; scale {figures[0]['scale']:g}"
+    yield from [title, "", note, ""]
     yield f"All together, of {len(found)} cells: at or below the best single method by estimate in {by_estimate};"
     yield f"best or within 10 % by measurement in {near}, with cells whose rounds overlap in {tied}."
     yield ""
-    yield "Estimated / measured, as shares of IM-1: of the second run's cost (c_v), or of both runs' priced cost."
-    for scenario in SCENARIOS:
-        chosen = {key: cell for key, cell in found.items() if key[0] == scenario}
-        if chosen:
-            yield from ["", f"### {scenario}", ""]
-            yield from _header(["arrival", "query", *METHODS, "IM-1, CPU ms"])
-            for (_, arrival, query), cell in chosen.items():
-                ratios = [f"{cell.relative(m, 'estimated'):.2f} / {cell.relative(m, 'measured'):.2f}" for m in METHODS]
-                yield f"| {arrival} | {query} | {' | '.join(ratios)} | {cell.of('IM-1', 'measured'):,.0f} |"
-            plot = f"tempura-grid-{scenario}.svg"
-            _bars(chosen, PLOTS / plot, scenario)
-            yield from ["", f"![{scenario}](plots/{plot})"]
-    yield from _states({key: cell for key, cell in found.items() if key[0] == "c_v"})
+    yield "Estimated / measured, as shares of IM-1."
+    yield ""
+    yield from _header(["arrival", "query", *METHODS, "IM-1, CPU ms"])
+    for (arrival, query), cell in found.items():
+        ratios = [f"{cell.relative(m, 'estimated'):.2f} / {cell.relative(m, 'measured'):.2f}" for m in METHODS]
+        yield f"| {arrival} | {query} | {' | '.join(ratios)} | {cell.of('IM-1', 'measured'):,.0f} |"
+    plot = f"tempura-grid-{scenario}.svg"
+    _bars(found, PLOTS / plot, scenario)
+    yield from ["", f"![{scenario}](plots/{plot})"]
+    yield from _states(found)
     yield from _misled(found, figures)
 
 
-def _states(cells: Mapping[tuple[str, str, int], _Cell]) -> Iterator[str]:
-    if not cells:
+TOLD = {
+    name: "the second run's cost" if s.price is None else f"both runs' cost, the first at {s.price:g}"
+    for name, s in SCENARIOS.items()
+}
+
+
+def _states(cells: Mapping[tuple[str, int], _Cell]) -> Iterator[str]:
+    if not any(cell.state_bytes(method) for cell in cells.values() for method in METHODS):
         return
-    yield from ["", "### Bytes of the states after the second run (c_v)", ""]
+    yield from ["", "### Bytes of the states after the second run", ""]
     yield from _header(["arrival", "query", *METHODS])
-    for (_, arrival, query), cell in cells.items():
+    for (arrival, query), cell in cells.items():
         yield f"| {arrival} | {query} | {' | '.join(f'{cell.state_bytes(m):,.0f}' for m in METHODS)} |"
 
 
-def _misled(cells: Mapping[tuple[str, str, int], _Cell], figures: Sequence[Figures]) -> Iterator[str]:
+def _misled(cells: Mapping[tuple[str, int], _Cell], figures: Sequence[Figures]) -> Iterator[str]:
     """Where the planner was told another pattern than the one that came."""
     told = sorted({f["method"] for f in figures} - set(METHODS))
     if not told:
         return
     yield from ["", "### Wrong estimates: measured, as shares of IM-1", ""]
-    yield from _header(["scenario", "arrival", "query", "best single", ALL, *told])
-    for (scenario, arrival, query), cell in cells.items():
+    yield from _header(["arrival", "query", "best single", ALL, *told])
+    for (arrival, query), cell in cells.items():
         if all(cell.rounds(method) for method in told):
             ratios = [f"{cell.relative(m, 'measured'):.2f}" for m in (cell.best("measured"), ALL, *told)]
-            yield f"| {scenario} | {arrival} | {query} | {' | '.join(ratios)} |"
+            yield f"| {arrival} | {query} | {' | '.join(ratios)} |"
 
 
-def _bars(cells: Mapping[tuple[str, str, int], _Cell], path: Path, title: str) -> None:
+def _bars(cells: Mapping[tuple[str, int], _Cell], path: Path, title: str) -> None:
     """Measured shares of IM-1: a group of bars per cell."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure, axes = plt.subplots(figsize=(max(6.0, 0.7 * len(cells)), 4), layout="constrained")
@@ -148,7 +156,7 @@ def _bars(cells: Mapping[tuple[str, str, int], _Cell], path: Path, title: str) -
     for i, method in enumerate(METHODS):
         heights = [cell.relative(method, "measured") for cell in cells.values()]
         axes.bar([x + i * width for x in range(len(cells))], heights, width, label=method)
-    labels = ["\n".join([f"q{query}", *arrival.split(", ")]) for _, arrival, query in cells]
+    labels = ["\n".join([f"q{query}", *arrival.split(", ")]) for arrival, query in cells]
     axes.set_xticks([x + 0.4 for x in range(len(cells))], labels, fontsize=6)
     axes.set_ylabel("CPU, share of IM-1")
     axes.set_title(title)
