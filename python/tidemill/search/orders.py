@@ -36,11 +36,10 @@ class _Asked:
     on: tuple[tuple[Expr, int], ...]
     nulls: bool
 
-    @property
-    def columns(self) -> Iterator[tuple[int, str]]:
+    def columns(self, memo: Memo) -> Iterator[tuple[int, str]]:
         """The columns of the state that are asked for as they are and can be in order, with their fields."""
-        asked = {expr.id for expr, _ in self.on if isinstance(expr, Col)}
-        yield from ((c, field) for c, field, kind in self.scan.columns if c in asked and kind in ORDERED)
+        asked = {expr.id: memo.columns.type(key) for expr, key in self.on if isinstance(expr, Col)}
+        yield from ((c, field) for c, field, kind in self.scan.columns if kind in ORDERED and asked.get(c) == kind)
 
 
 def orders(memo: Memo, values: Callable[[int], float]) -> dict[str, str]:
@@ -51,7 +50,7 @@ def orders(memo: Memo, values: Callable[[int], float]) -> dict[str, str]:
     """
     fields: dict[str, dict[str, float]] = defaultdict(dict)
     for asked in _all_asked(memo):
-        for column, field in asked.columns:
+        for column, field in asked.columns(memo):
             fields[asked.scan.name].setdefault(field, values(column))
     return {name: max(sorted(found), key=found.__getitem__) for name, found in fields.items()}
 
@@ -63,7 +62,7 @@ def look_up(memo: Memo, order: Mapping[str, str], rows: Callable[[str], float]) 
     """
     for asked in list(_all_asked(memo)):
         name = asked.scan.name
-        first = next((c for c, field in asked.columns if order.get(name) == field), None)
+        first = next((c for c, field in asked.columns(memo) if order.get(name) == field), None)
         if first is None or rows(name) < FROM_ROWS:
             continue
         on = tuple(sorted(asked.on, key=lambda pair: pair[0] != Col(first)))
