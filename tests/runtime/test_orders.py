@@ -10,7 +10,7 @@ from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle
 from tests.runtime.test_states import always, entry
-from tidemill.runtime import running
+from tidemill.runtime import running, sessions
 from tidemill.runtime.execution import Execution
 from tidemill.search import orders, task
 
@@ -86,15 +86,24 @@ def test_more_keys_than_are_looked_up(
     looked_up: list[list[Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """More came than was expected: the whole state is read."""
+    """More came than was expected: the whole state is read, by compiled code."""
+    rows: list[float] = []
+    fit = sessions.fit
+
+    def noted(jvm: Any, source_bytes: float | None, found: float, *rest: Any) -> None:
+        rows.append(found)
+        fit(jvm, source_bytes, found, *rest)
+
     spark.sql("CREATE TABLE many (k INT, v BIGINT) USING delta")
     spark.sql(f"INSERT INTO many SELECT id, id FROM range({GROUPS})")
     query = "SELECT k, count(*) AS n FROM many GROUP BY k"
     spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
     monkeypatch.setattr(running, "LOOKED_UP_KEYS", 2)
+    monkeypatch.setattr(sessions, "fit", noted)
     spark.sql("INSERT INTO many VALUES (1, 1), (2, 2), (3, 3)")
     assert refresh("v").kind == "INCREMENTAL"
     assert looked_up == []
+    assert max(rows[:2]) > sessions.INTERPRETED_ROWS
     oracle("v", query)
 
 

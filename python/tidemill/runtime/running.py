@@ -222,7 +222,9 @@ def _carried_out(
     for step in plan.steps:
         source_bytes = situation.source_bytes if wire.holds(step.plan, "scan") else 0.0
         told = sum(situation.changes[n].read or 0.0 for n in wire.changed(step.plan))
-        sessions.fit(jvm, source_bytes, max(step.rows, told), wire.count(step.plan, "join"))
+        whole = any(pair not in binder.values for pair in wire.looked_up(step.plan))  # too many to be looked up
+        rows = max(step.rows, told, sessions.INTERPRETED_ROWS + 1 if whole else 0)
+        sessions.fit(jvm, source_bytes, rows, wire.count(step.plan, "join"))
         outcome.take(step, _written(execution, binder, step, stage, partitions, asked))
         if step.mode == "compact":
             binder.states[str(step.state)] = [p.files for p in outcome.pieces[str(step.state)]]
