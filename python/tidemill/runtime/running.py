@@ -27,6 +27,8 @@ from tidemill.search.costing import LOOKED_UP_KEYS
 from tidemill.search.run_plan import RunPlan, StateSpec, Step
 from tidemill.sources.registry import check_undisturbed
 
+FEW_KEYS = 50
+"""Keys that are looked up without compiled code: the rows of their pages are few enough to be interpreted."""
 VALUES = "values"
 """The observation of the keys that a step writes."""
 BYTES_OF_A_ROW = 50
@@ -222,8 +224,9 @@ def _carried_out(
     for step in plan.steps:
         source_bytes = situation.source_bytes if wire.holds(step.plan, "scan") else 0.0
         told = sum(situation.changes[n].read or 0.0 for n in wire.changed(step.plan))
-        whole = any(pair not in binder.values for pair in wire.looked_up(step.plan))  # too many to be looked up
-        rows = max(step.rows, told, sessions.INTERPRETED_ROWS + 1 if whole else 0)
+        known = [binder.values.get(pair) for pair in wire.looked_up(step.plan)]
+        many = any(values is None or len(values) > FEW_KEYS for values in known)  # None: all of the state is read
+        rows = max(step.rows, told, sessions.INTERPRETED_ROWS + 1 if many else 0)
         sessions.fit(jvm, source_bytes, rows, wire.count(step.plan, "join"))
         outcome.take(step, _written(execution, binder, step, stage, partitions, asked))
         if step.mode == "compact":
