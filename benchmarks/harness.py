@@ -66,7 +66,7 @@ def fresh_session(folder: Path, confs: Mapping[str, str]) -> SparkSession:
         .config("spark.log.level", "ERROR")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.ui.retainedExecutions", "50")  # 1,000 plans of TPC-DS fill the driver
+        .config("spark.sql.ui.retainedExecutions", "50")  # texts of large plans; Spark keeps 1,000
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.shuffle.partitions", "8")
         .config("spark.databricks.delta.snapshotPartitions", "2")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from tests.maintain import Mode, View
 from tests.search.test_cases import SOURCES, VIEWS, T, maintained, plan
+from tests.search.test_cuts import nodes
 from tidemill.explain import explained
 from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import LookUp
@@ -26,23 +26,17 @@ SUMS = plan("aggregate keys=[#9 := #0, #10 := #1] calls=[#11 := count(*), #12 :=
 ROWS = 5_000_000
 
 
-def states(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The leaves that read a state."""
-    if node["op"] == "state":
-        yield node
-    for below in node.get("inputs", ()):
-        yield from states(below)
-
-
-def looked_up(found: ExplainedPlan) -> list[Mapping[str, Any]]:
-    """What is looked up in a run."""
-    return [leaf["among"] for step in found.steps for leaf in states(step.plan) if "among" in leaf]
+def looked_up(found: ExplainedPlan, step: int | None = None) -> list[Mapping[str, Any]]:
+    """What is looked up in a run, or by one of its steps."""
+    steps = found.steps if step is None else found.steps[step : step + 1]
+    return [node["among"] for s in steps for node, _ in nodes(s.plan) if "among" in node]
 
 
 def run_after(
-    text: str, inserts: float, *, order: bool = True, segments: int = 0, prefer: str | None = None
+    text: str, inserts: float, *, order: bool = True, segments: Sequence[int] = (), prefer: str | None = None
 ) -> ExplainedPlan:
-    """The plan of a run after so many rows came to the sources of a view, whose states are large."""
+    """The plan of a run after so many rows came to the sources of a view, whose states are large; `segments`: rows of
+    their pieces after the base."""
     change = SourceChange(True, True, rows=1e8, bytes=1e10, inserts=inserts, deletes=0, direct=True)
     query = parse_query(SOURCES + text)
     request = PlanRequest(
@@ -56,8 +50,8 @@ def run_after(
     )
     filling = plan_run(request)
     orders = {step.state: step.order for step in filling.steps if step.mode == "base"}
-    later = [Piece(1, 1000, 1000, 1)] * segments
-    pieces = {s.name: [Piece(1, ROWS, ROWS, 0, orders[s.name] if order else None), *later] for s in filling.states}
+    later = [Piece(1, rows, rows, 1) for rows in segments]
+    pieces = {s.name: [Piece(1, ROWS, 2 * ROWS, 0, orders[s.name] if order else None), *later] for s in filling.states}
     return plan_run(replace(request, first=False, states=frozenset(pieces), pieces=pieces, chosen=filling.chosen))
 
 
@@ -91,9 +85,8 @@ def test_keys_are_written_so_that_they_can_be_looked_up() -> None:
     for among in looked_up(found):
         (step,) = (s for s in found.steps if s.name == among["step"])
         assert among["field"] in {field for _, field in step.columns}
-        assert found.steps.index(step) < min(
-            i for i, s in enumerate(found.steps) if among in [leaf.get("among") for leaf in states(s.plan)]
-        )
+        readers = [i for i in range(len(found.steps)) if among in looked_up(found, i)]
+        assert found.steps.index(step) < min(readers)
 
 
 def test_a_base_is_in_the_order_of_the_key_with_most_values() -> None:
@@ -110,21 +103,19 @@ def test_a_base_is_in_the_order_of_the_key_with_most_values() -> None:
     assert names[base.order] == 10, "of a double Parquet keeps no order that Spark has"
 
 
-def test_the_order_lasts_as_long_as_the_base() -> None:
+@pytest.mark.parametrize(("rows", "base"), [(1_000, False), (100_000, True)])
+def test_the_order_lasts_as_long_as_the_base(rows: int, base: bool) -> None:
     """A merge that takes the base in writes the order again, one of segments alone has none."""
-    text = SUMS
-    small = run_after(text, 10, segments=40)
-    compactions = [step for step in small.steps if step.mode == "compact"]
-    for step in compactions:
-        assert (step.order is not None) == (step.first == 0)
+    (merge,) = (step for step in run_after(SUMS, 10, segments=[rows] * 40).steps if step.mode == "compact")
+    assert (merge.first == 0, merge.order is not None) == (base, base)
 
 
 def test_plans_drawn_by_chance_use_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """The differential suite meets them in every kind of view; here it is seen that it does."""
-    used: Counter[str] = Counter()
+    used: list[Mapping[str, Any]] = []
 
     def noted(self: View, found: ExplainedPlan, execute: Any = View._execute) -> None:
-        used.update(type(leaf).__name__ for leaf in looked_up(found))
+        used.extend(looked_up(found))
         execute(self, found)
 
     monkeypatch.setattr(View, "_execute", noted)
@@ -132,4 +123,4 @@ def test_plans_drawn_by_chance_use_them(monkeypatch: pytest.MonkeyPatch) -> None
         for seed in range(3):
             for prefer in (None, "affected"):
                 maintained(VIEWS[name], Mode(prefer=prefer, keep=1.0, shake=seed or None, ordered=True), seed, 3)
-    assert used.total() > 5
+    assert len(used) > 5
