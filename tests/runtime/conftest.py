@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+from tidemill.runtime.execution import Execution
 
 SUMMARY = """SELECT cat, SUM(IF(cost IS NULL, price, -cost)) AS gross, COUNT(*) AS n
              FROM sales LEFT OUTER JOIN returns ON sales.o_id = returns.o_id GROUP BY cat"""
@@ -41,3 +44,17 @@ def fails(spark: SparkSession) -> Callable[[str, str], PySparkException]:
         return caught.value
 
     return check
+
+
+@pytest.fixture
+def executed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The bound plans of the jobs that are run meanwhile."""
+    plans: list[dict[str, Any]] = []
+    run = Execution._run
+
+    def noted(self: Execution, plan: dict[str, Any], *rest: Any) -> Mapping[str, Any]:
+        plans.append(plan)
+        return run(self, plan, *rest)
+
+    monkeypatch.setattr(Execution, "_run", noted)
+    return plans

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +11,6 @@ from pyspark.sql import Row, SparkSession
 from tests.conftest import Oracle
 from tests.runtime.test_states import always, entry
 from tidemill.runtime import running, sessions
-from tidemill.runtime.execution import Execution
 from tidemill.search import orders, task
 
 Refresh = Callable[..., Row]
@@ -31,18 +30,16 @@ def asked_for(node: Any) -> Iterator[list[Any]]:
 
 
 @pytest.fixture
-def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
-    """What runs look up in states, each time."""
-    found: list[list[Any]] = []
-    run = Execution._run
-
-    def noted(self: Execution, plan: dict[str, Any], *rest: Any) -> Mapping[str, Any]:
-        found.extend(asked_for(plan))
-        return run(self, plan, *rest)
-
-    monkeypatch.setattr(Execution, "_run", noted)
+def looked_up(executed: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[list[Any]]]:
+    """What runs have looked up in states since it was asked last, each time."""
     monkeypatch.setattr(orders, "FROM_ROWS", 1)
-    return found
+
+    def since() -> list[list[Any]]:
+        found = list(asked_for(executed))
+        executed.clear()
+        return found
+
+    return since
 
 
 @pytest.mark.parametrize(
@@ -53,7 +50,7 @@ def test_few_keys_are_looked_up(
     db: str,
     oracle: Oracle,
     refresh: Refresh,
-    looked_up: list[list[Any]],
+    looked_up: Callable[[], list[list[Any]]],
     monkeypatch: pytest.MonkeyPatch,
     key: str,
     kind: Callable[[Any], Any],
@@ -69,10 +66,10 @@ def test_few_keys_are_looked_up(
         if first is not None:
             monkeypatch.setattr(task, "due", always(first))
         spark.sql("INSERT INTO many VALUES (7, 1), (7, 2), (12345, 3), (NULL, 4), (30000, 5)")
-        looked_up.clear()
+        looked_up()
         assert refresh("v").kind == "INCREMENTAL"
         oracle("v", query)
-        assert [sorted(found) for found in looked_up] == [sorted(map(kind, (7, 12345, 30000)))]
+        assert [sorted(found) for found in looked_up()] == [sorted(map(kind, (7, 12345, 30000)))]
     (state,) = entry(spark)["states"].values()
     assert state["pieces"][0]["order"] == "c0"
     assert state["pieces"][0]["rows"] > GROUPS
@@ -83,7 +80,7 @@ def test_more_keys_than_are_looked_up(
     db: str,
     oracle: Oracle,
     refresh: Refresh,
-    looked_up: list[list[Any]],
+    looked_up: Callable[[], list[list[Any]]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """More came than was expected: the whole state is read, by compiled code."""
@@ -102,13 +99,13 @@ def test_more_keys_than_are_looked_up(
     monkeypatch.setattr(sessions, "fit", noted)
     spark.sql("INSERT INTO many VALUES (1, 1), (2, 2), (3, 3)")
     assert refresh("v").kind == "INCREMENTAL"
-    assert looked_up == []
+    assert looked_up() == []
     assert max(rows[:2]) > sessions.INTERPRETED_ROWS
     oracle("v", query)
 
 
 def test_a_text_that_cannot_be_told_is_looked_for_in_all_rows(
-    spark: SparkSession, db: str, oracle: Oracle, refresh: Refresh, looked_up: list[list[Any]]
+    spark: SparkSession, db: str, oracle: Oracle, refresh: Refresh, looked_up: Callable[[], list[list[Any]]]
 ) -> None:
     """One that is no UTF-8, or very long; the others are looked up as they are."""
     strange = "concat('x', CAST(X'FF' AS STRING))"
@@ -119,9 +116,9 @@ def test_a_text_that_cannot_be_told_is_looked_for_in_all_rows(
     spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
     for key, found in ((strange, []), ("repeat('long', 100)", []), ("'\\''", [["'"]]), ("'\u00e9\\n'", [["\u00e9\n"]])):
         spark.sql(f"INSERT INTO many VALUES ({key}, 5)")
-        looked_up.clear()
+        looked_up()
         assert refresh("v").kind == "INCREMENTAL"
-        assert looked_up == found
+        assert looked_up() == found
         oracle("v", query)
 
 
