@@ -6,31 +6,27 @@ Everything before the commit can be thrown away, everything after it can be done
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.plan.query import count_field
-from tidemill.runtime import leases, metrics, sessions, wire, writers
-from tidemill.runtime.apply import Delta, ResultColumn, apply_delta, partition_ids
+from tidemill.runtime import leases, metrics, sessions, writers
+from tidemill.runtime.apply import Delta, ResultColumn, apply_delta
 from tidemill.runtime.arrivals import Arrived
 from tidemill.runtime.binder import Binder
-from tidemill.runtime.execution import Execution, Work, Written
-from tidemill.runtime.files import UndecidedError, parent
+from tidemill.runtime.execution import Execution, Work
+from tidemill.runtime.files import UndecidedError
 from tidemill.runtime.history import Counts, RunRow
 from tidemill.runtime.record import File, Record, StoredPiece, StoredState
 from tidemill.runtime.situation import Situation
 from tidemill.runtime.stage import Stage
+from tidemill.runtime.steps import Outcome, carry_out
 from tidemill.runtime.views import Lost, View
-from tidemill.search.costing import LOOKED_UP_KEYS
-from tidemill.search.run_plan import RunPlan, StateSpec, Step
+from tidemill.search.run_plan import RunPlan, StateSpec
 from tidemill.sources.registry import check_undisturbed
 
-FEW_KEYS = 50
-"""Keys that are looked up without compiled code: the rows of their pages are few enough to be interpreted."""
-VALUES = "values"
-"""The observation of the keys that a step writes."""
 BYTES_OF_A_ROW = 50
 """In a Parquet file, roughly."""
 
@@ -99,7 +95,12 @@ def run(
 def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion: Occasion, work: Work) -> Record:
     number = view.next_run
     with writers.writing(view.files, view.location), Stage(view.files, view.location, number) as stage:
-        executed = _carried_out(jvm, view, situation, plan, stage, number, work)
+        execution = Execution(jvm, situation.document["query"], view.definition.qualified, number, work)
+        binder, states = _binder(view, situation), view.head.states if view.head else {}
+        partitions = view.definition.create.partitioned_by
+        outcome = carry_out(plan, situation, execution, binder, stage, states, partitions)
+        view.files.delete(outcome.emptied(plan))
+        executed = _Executed(view, situation, plan, execution, binder, stage, number, outcome)
         record = (_held_back if plan.kind == "PARTIAL" else _with_output)(executed, occasion)
         _check_undisturbed(jvm, view, situation)
         try:
@@ -110,6 +111,21 @@ def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion
         stage.keep()
     leases.take(view, (s.entry for s in situation.query.sources.values()), record)
     return record
+
+
+def _binder(view: View, situation: Situation) -> Binder:
+    """Knows what stands before the run."""
+    head = view.head
+    states = head.states if head else {}
+    return Binder(
+        positions=situation.positions,
+        states={name: [p.files for p in s.pieces] for name, s in states.items()},
+        before={name: s.before for name, s in states.items()},
+        result=head.files if head else (),
+        held=head.held_files if head else (),
+        observe_scans=situation.first and not situation.prepared,
+        counted=situation.counted,
+    )
 
 
 def _check_undisturbed(jvm: Jvm, view: View, situation: Situation) -> None:
@@ -161,7 +177,7 @@ class _Executed:
     binder: Binder
     stage: Stage
     number: int
-    outcome: _Outcome
+    outcome: Outcome
 
     @property
     def head(self) -> Record | None:
@@ -201,40 +217,6 @@ class _Executed:
             regret=max(0.0, measured - plan.rejected) if measured is not None and plan.rejected is not None else None,
             state_bytes=sum(s.bytes for s in states),
         )
-
-
-def _carried_out(
-    jvm: Jvm, view: View, situation: Situation, plan: RunPlan, stage: Stage, number: int, work: Work
-) -> _Executed:
-    head = view.head
-    execution = Execution(jvm, situation.document["query"], view.definition.qualified, number, work)
-    states = head.states if head else {}
-    binder = Binder(
-        positions=situation.positions,
-        states={name: [p.files for p in s.pieces] for name, s in states.items()},
-        before={name: s.before for name, s in states.items()},
-        result=head.files if head else (),
-        held=head.held_files if head else (),
-        observe_scans=situation.first and not situation.prepared,
-        counted=situation.counted,
-    )
-    outcome = _Outcome({}, {name: s.pieces for name, s in states.items()})
-    partitions = view.definition.create.partitioned_by
-    asked = {pair for step in plan.steps for pair in wire.looked_up(step.plan)}
-    for step in plan.steps:
-        source_bytes = situation.source_bytes if wire.holds(step.plan, "scan") else 0.0
-        told = sum(situation.changes[n].read or 0.0 for n in wire.changed(step.plan))
-        known = [binder.values.get(pair) for pair in wire.looked_up(step.plan)]
-        many = any(values is None or len(values) > FEW_KEYS for values in known)  # None: all of the state is read
-        rows = max(step.rows, told, sessions.INTERPRETED_ROWS + 1 if many else 0)
-        sessions.fit(jvm, source_bytes, rows, wire.count(step.plan, "join"))
-        outcome.take(step, _written(execution, binder, step, stage, partitions, asked))
-        if step.mode == "compact":
-            binder.states[str(step.state)] = [p.files for p in outcome.pieces[str(step.state)]]
-    stage.drop_shared()
-    segments = (outcome.written[s.name] for s in plan.steps if s.mode == "segment")
-    view.files.delete({parent(str(f["path"])) for written in segments if written.rows == 0 for f in written.files})
-    return _Executed(view, situation, plan, execution, binder, stage, number, outcome)
 
 
 def _held_back(run: _Executed, occasion: Occasion) -> Record:
@@ -327,77 +309,3 @@ def _with_output(run: _Executed, occasion: Occasion) -> Record:
 def _rows(files: Sequence[File]) -> float:
     """About how many rows are in result files."""
     return sum(int(f["bytes"]) for f in files) / BYTES_OF_A_ROW
-
-
-@dataclass(slots=True)
-class _Outcome:
-    """What the steps wrote, by step and by target; `pieces`: of each state, as they are by now."""
-
-    written: dict[str, Written]
-    pieces: dict[str, tuple[StoredPiece, ...]]
-    result: Written | None = None
-    delta: Written | None = None
-    held: Written | None = None
-
-    def take(self, step: Step, written: Written) -> None:
-        self.written[step.name] = written
-        match step.target:
-            case "state":
-                name = str(step.state)
-                self.pieces[name] = _pieces(step, self.pieces.get(name, ()), written)
-            case "result":
-                self.result = written
-            case "delta":
-                self.delta = written
-            case "held":
-                self.held = written
-
-
-def _written(
-    execution: Execution,
-    binder: Binder,
-    step: Step,
-    stage: Stage,
-    partitions: Sequence[str],
-    asked: Collection[tuple[str, str]],
-) -> Written:
-    """`asked`: steps and fields whose values later steps look up."""
-    plan = binder.bind(step.plan)
-    columns = [(c, n) for c, n in step.columns]
-    values = [(n, wire.observed_values(wire.col(c), LOOKED_UP_KEYS)) for c, n in columns if (step.name, n) in asked]
-    if values:
-        plan = wire.observe(VALUES, values, plan)
-    parted: dict[int, str] = {}
-    match step.target:
-        case "state":
-            path = stage.state(str(step.state))
-        case "result":
-            path = stage.data()
-            parted = partition_ids([c for c, _ in columns], [n for _, n in columns], partitions)
-            plan = wire.observe("result", [("rows", wire.observed_sum(wire.long(1)))], plan)
-        case "shared":
-            path = stage.shared()
-        case _:
-            path = stage.delta()
-            count, _ = columns[-1]
-            plan = wire.observe("delta", wire.signed_counts(count), plan)
-    written = execution.write(plan, path, columns, step=step.name, partitions=parted, order=step.order)
-    binder.staged[step.name] = written.files
-    found = (written.observed.get(VALUES) or {}).items()
-    binder.values |= {(step.name, field): list(known) for field, known in found if known is not None}
-    return written
-
-
-def _pieces(step: Step, before: tuple[StoredPiece, ...], written: Written) -> tuple[StoredPiece, ...]:
-    """The pieces of a state after a step that wrote one; a segment without rows is none."""
-    match step.mode:
-        case "segment" if written.rows == 0:
-            return before
-        case "segment":
-            return (*before, StoredPiece(written.files, written.rows, written.rows, 1))
-        case "compact":
-            tail = before[step.first :]
-            taken, segments = sum(p.rows for p in tail), sum(p.segments for p in tail)
-            return (*before[: step.first], StoredPiece(written.files, written.rows, taken, segments, step.order))
-        case _:
-            return (StoredPiece(written.files, written.rows, written.rows, 0, step.order),)
