@@ -271,7 +271,7 @@ class TestPlanning:
             benchmark, planning.over(queries[number], points, settings), of="points", query=number, points=points
         )
 
-    @pytest.mark.parametrize("packs", range(2, len(PACKS) + 1))
+    @pytest.mark.parametrize("packs", range(1, len(PACKS) + 1))
     @pytest.mark.parametrize("number", IN_DETAIL)
     def test_packs(self, benchmark: BenchmarkFixture, queries: Mapping[int, Any], number: int, packs: int) -> None:
         settings = PlannerSettings(packs=planning.first_packs(packs), time_limit=planning.NO_LIMIT)

@@ -75,7 +75,7 @@ def priced(plan: ExplainedPlan) -> float:
 
 
 def first_packs(number: int) -> frozenset[str]:
-    """So many packs: `delta` and `recompute`, without which nothing can be planned, then the others in their order."""
+    """So many packs: `recompute`, then `delta`, upon which the others build, then these in their order."""
     return frozenset(sorted(PACKS, key=lambda p: (p != "recompute", p != "delta"))[:number])
 
 
