@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle
 from tidemill.runtime import sessions
@@ -41,25 +41,50 @@ class Double:
 
 
 @pytest.mark.parametrize(
-    ("source_bytes", "rows", "joins", "expected"),
+    ("source_bytes", "rows", "read", "joins", "expected"),
     [
-        (0.0, 10.0, 0, {"partitions": "1", "adaptive": "false", "compiled": "false"}),
-        (0.0, 1e5 + 1, 3, {"partitions": "2", "adaptive": "false", "compiled": "true"}),
-        (1.0 * MEBIBYTE, 10.0, 32, {"partitions": "1", "adaptive": "false", "compiled": "true"}),
-        (1.0 * MEBIBYTE, 10.0, 33, {"partitions": "1", "adaptive": "true", "compiled": "true"}),
-        (320.0 * MEBIBYTE, 1e9, 0, {"partitions": "11", "adaptive": "true", "compiled": "true"}),
-        (None, 1e9, 0, {"partitions": "200", "adaptive": "true", "compiled": "true"}),
-        (None, inf, 0, {"partitions": "200", "adaptive": "true", "compiled": "true"}),
+        (0.0, 10.0, 20_000.0, 0, {"partitions": "1", "adaptive": "false", "compiled": "false"}),
+        (0.0, 10.0, 20_001.0, 0, {"partitions": "1", "adaptive": "false", "compiled": "true"}),
+        (0.0, 5_001.0, 10.0, 0, {"partitions": "1", "adaptive": "false", "compiled": "true"}),
+        (0.0, 1e5 + 1, 10.0, 3, {"partitions": "2", "adaptive": "false", "compiled": "true"}),
+        (1.0 * MEBIBYTE, 10.0, 10.0, 32, {"partitions": "1", "adaptive": "false", "compiled": "true"}),
+        (1.0 * MEBIBYTE, 10.0, 10.0, 33, {"partitions": "1", "adaptive": "true", "compiled": "true"}),
+        (320.0 * MEBIBYTE, 1e9, 10.0, 0, {"partitions": "11", "adaptive": "true", "compiled": "true"}),
+        (None, 1e9, 10.0, 0, {"partitions": "200", "adaptive": "true", "compiled": "true"}),
+        (None, inf, inf, 0, {"partitions": "200", "adaptive": "true", "compiled": "true"}),
     ],
 )
 def test_a_session_is_fitted_to_a_step(
-    source_bytes: float | None, rows: float, joins: int, expected: Mapping[str, str]
+    source_bytes: float | None, rows: float, read: float, joins: int, expected: Mapping[str, str]
 ) -> None:
     jvm = Double()
-    sessions.fit(jvm, source_bytes, rows, joins)  # type: ignore[arg-type]
+    sessions.fit(jvm, source_bytes, rows, read, joins)  # type: ignore[arg-type]
     assert jvm.settings["spark.sql.shuffle.partitions"] == expected["partitions"]
     assert jvm.settings["spark.sql.adaptive.enabled"] == expected["adaptive"]
     assert jvm.settings["spark.sql.codegen.wholeStage"] == expected["compiled"]
+
+
+def test_a_large_change_is_read_by_compiled_code(
+    spark: SparkSession, db: str, refresh: Callable[..., Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few of its rows a join with something small leaves to shuffle."""
+    spark.sql("CREATE TABLE sales (k INT, v BIGINT) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+    spark.sql("INSERT INTO sales SELECT id, id FROM range(100000)")
+    spark.sql("CREATE TABLE kinds (k INT, name STRING) USING delta")
+    spark.sql("INSERT INTO kinds VALUES (1, 'one'), (2, 'two')")
+    query = "SELECT name, sum(v) AS s FROM sales JOIN kinds USING (k) GROUP BY name"
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
+    spark.sql("INSERT INTO sales SELECT id, id FROM range(30000)")
+    seen: list[float] = []
+    fit = sessions.fit
+
+    def noted(jvm: Any, source_bytes: float | None, rows: float, read: float, *rest: Any) -> None:
+        seen.append(read)
+        fit(jvm, source_bytes, rows, read, *rest)
+
+    monkeypatch.setattr(sessions, "fit", noted)
+    assert refresh("v").kind == "INCREMENTAL"
+    assert 30_000 in seen
 
 
 def test_a_small_refresh_runs_few_jobs(spark: SparkSession, db: str) -> None:

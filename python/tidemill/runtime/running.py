@@ -277,7 +277,8 @@ def _with_output(run: _Executed, occasion: Occasion) -> Record:
         delta = Delta(outcome.delta.files, rows_out.inserts, rows_out.deletes, count_field(c.name for c in columns))
         keys = plan.keys if plan.keys and head.keys and set(plan.keys) == set(head.keys) else None
         content = _rows(head.files) if head.rows is None else head.rows
-        sessions.fit(run.execution.jvm, 0.0, rows_out.inserts + rows_out.deletes + content)
+        touched = rows_out.inserts + rows_out.deletes + content
+        sessions.fit(run.execution.jvm, 0.0, touched, touched)
         partitions = view.definition.create.partitioned_by
         applied = apply_delta(run.execution, columns, keys, head.files, delta, stage.data(), partitions)
         data = (*applied.kept, *stage.settle(applied.added))

@@ -22,6 +22,8 @@ BYTES_PER_PARTITION = 32 * MEBIBYTE
 ROWS_PER_PARTITION = 100_000
 # Up to this many rows, and no sources to scan, a plan is interpreted: generating its code takes each task longer.
 INTERPRETED_ROWS = 5_000
+# The same of rows that are only read, and filtered or joined with what was broadcast: a microsecond each.
+INTERPRETED_READ = 20_000
 # Below this much input plans run as they stand: re-planning at each shuffle makes each of its stages a job of its own,
 # and jobs, not rows, are what a small refresh costs.
 ADAPTIVE_FROM_BYTES = 64 * MEBIBYTE
@@ -72,12 +74,12 @@ def working(jvm: Jvm, captured: Mapping[str, str]) -> Jvm:
     return jvm.clone({**captured, **PHYSICAL})
 
 
-def fit(jvm: Jvm, source_bytes: float | None, rows: float = inf, joins: int = 0) -> None:
+def fit(jvm: Jvm, source_bytes: float | None, rows: float = inf, read: float = inf, joins: int = 0) -> None:
     """Fits a working session to one step: shuffle partitions, whether plans adapt as they run, whether they are
     compiled.
 
     `source_bytes`: of the snapshots that the step scans, 0 if it reads changes and states alone, None if unknown.
-    `rows`: about how many rows it shuffles. `joins`: how many joins are in its plan.
+    `rows`: about how many rows it shuffles; `read`: how many it reads. `joins`: how many joins are in its plan.
     """
     cores = int(jvm.session.sparkContext().defaultParallelism())
     conf = jvm.session.conf()
@@ -89,7 +91,7 @@ def fit(jvm: Jvm, source_bytes: float | None, rows: float = inf, joins: int = 0)
     conf.set(SHUFFLE_PARTITIONS, str(wanted))
     adaptive = source_bytes is None or source_bytes >= ADAPTIVE_FROM_BYTES or joins > MOST_JOINS
     conf.set("spark.sql.adaptive.enabled", str(adaptive).lower())
-    compiled = source_bytes != 0 or rows > INTERPRETED_ROWS
+    compiled = source_bytes != 0 or rows > INTERPRETED_ROWS or read > INTERPRETED_READ
     conf.set("spark.sql.codegen.wholeStage", str(compiled).lower())
     conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if compiled else "NO_CODEGEN")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.runtime import sessions, wire
@@ -83,8 +84,8 @@ def _fit(jvm: Jvm, situation: Situation, binder: Binder, step: Step) -> None:
     told = sum(situation.changes[n].read or 0.0 for n in wire.changed(step.plan))
     known = [binder.values.get(pair) for pair in wire.looked_up(step.plan)]
     many = any(values is None or len(values) > FEW_KEYS for values in known)  # None: all of the state is read
-    rows = max(step.rows, told, sessions.INTERPRETED_ROWS + 1 if many else 0)
-    sessions.fit(jvm, source_bytes, rows, wire.count(step.plan, "join"))
+    read = inf if many else max(step.volume.read, told)
+    sessions.fit(jvm, source_bytes, max(step.volume.shuffled, told), read, wire.count(step.plan, "join"))
 
 
 def _written(

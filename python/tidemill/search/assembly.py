@@ -8,7 +8,24 @@ from dataclasses import replace
 from math import inf
 
 from tidemill.memo.memo import Expression
-from tidemill.plan.ops import Empty, Filter, Join, KeyFilter, LookUp, Negate, Pad, Project, Scan, Sum, Union, Unsign
+from tidemill.plan.ops import (
+    Changes,
+    Empty,
+    Filter,
+    HeldScan,
+    Join,
+    KeyFilter,
+    LookUp,
+    Negate,
+    Pad,
+    Project,
+    ResultScan,
+    Scan,
+    StateScan,
+    Sum,
+    Union,
+    Unsign,
+)
 from tidemill.plan.query import COUNT_FIELD, Query, count_field
 from tidemill.search.compaction import Compaction
 from tidemill.search.costing import BROADCAST_ROWS, CostModel, CpuMs, Work
@@ -17,7 +34,7 @@ from tidemill.search.extract import Chosen, Extractor
 from tidemill.search.inspect import is_net, unable, view_keys
 from tidemill.search.lower import Lowerer, NotComputableError
 from tidemill.search.lowered import Lowered, Staged
-from tidemill.search.run_plan import ExplainedPlan, StateSpec, Step
+from tidemill.search.run_plan import ExplainedPlan, StateSpec, Step, Volume
 from tidemill.search.seed import Candidate, advance, base, methods_of
 from tidemill.search.settle import Run, preference_apart
 from tidemill.search.sharing import Shared
@@ -83,10 +100,10 @@ class Assembly:
                     keep(group)
 
     def _share(self, group: int) -> None:
-        lowered, rows = self.lower(group, net=True)
+        lowered, volume = self.lower(group, net=True)
         fields = tuple((c, f"c{i}") for i, c in enumerate(lowered.columns))
         columns = fields if lowered.count is None else (*fields, (lowered.count, COUNT_FIELD))
-        step = Step(f"shared {len(self.steps)}", "shared", None, None, lowered.node, columns, rows)
+        step = Step(f"shared {len(self.steps)}", "shared", None, None, lowered.node, columns, volume)
         self.steps.append(step)
         self._staged[group] = Staged(step.name, fields, lowered.count is not None)
         self._extractor.stage(group)
@@ -99,14 +116,14 @@ class Assembly:
             return True
         free = self._making_anew(group)
         try:
-            lowered, rows = self.lower(group, net=False, extractor=free)
+            lowered, volume = self.lower(group, net=False, extractor=free)
         except NotComputableError:
             return False
         if candidate.partial is None:
             lowered = Lowerer(
                 memo, free.making(group), self._staged, self.found.base_rows, self.found.facts.segments
             ).signed(lowered)
-        self._write(candidate, "base", group, lowered, rows)
+        self._write(candidate, "base", group, lowered, volume)
         return True
 
     def advance(self, candidate: Candidate) -> bool:
@@ -118,10 +135,10 @@ class Assembly:
             if self._is_written(candidate, group):
                 return True
             try:
-                lowered, rows = self.lower(group, net=candidate.partial is None)
+                lowered, volume = self.lower(group, net=candidate.partial is None)
             except NotComputableError:
                 return False
-            self._write(candidate, "segment", group, lowered, rows)
+            self._write(candidate, "segment", group, lowered, volume)
         elif all(spec.name != candidate.name for spec in self._specs):
             self._specs.append(_spec(candidate, self.found))
         return True
@@ -140,7 +157,7 @@ class Assembly:
             mode="compact",
             plan=lowered.node,
             columns=columns,
-            rows=compaction.rows,
+            volume=Volume(compaction.rows, compaction.rows),
             first=compaction.first,
             order=self._order(candidate) if compaction.first == 0 else None,
         )
@@ -168,8 +185,8 @@ class Assembly:
         self._staged[number] = Staged(step, tuple((c, f) for c, f, _ in candidate.scan.columns), signed)
         self._extractor.stage(group)
 
-    def _write(self, candidate: Candidate, mode: str, group: int, lowered: Lowered, rows: float) -> None:
-        step = _state_step(candidate, mode, lowered, rows)
+    def _write(self, candidate: Candidate, mode: str, group: int, lowered: Lowered, volume: Volume) -> None:
+        step = _state_step(candidate, mode, lowered, volume)
         self.steps.append(replace(step, order=self._order(candidate)) if mode == "base" else step)
         # Each row of a base counts 1: who reads it as the snapshot need not look at the counts.
         signed = mode == "segment" and lowered.count is not None
@@ -186,15 +203,15 @@ class Assembly:
 
     def hold(self, change: int, mode: str) -> None:
         """The view's signed change, net, to be held back until a run with output; `mode`: base or segment."""
-        lowered, rows = self.lower(change, net=True)
+        lowered, volume = self.lower(change, net=True)
         assert lowered.count is not None
         fields = (*self._query.output, (lowered.count, count_field(name for _, name in self._query.output)))
-        self.steps.append(Step("held", "held", None, mode, lowered.node, fields, rows))
+        self.steps.append(Step("held", "held", None, mode, lowered.node, fields, volume))
 
     def delta(self, change: int) -> None:
         """The view's signed change, net; none where nothing below it has changed and a state alone is made anew."""
         if self.found.changed:
-            lowered, rows = self.lower(change, net=True)
+            lowered, volume = self.lower(change, net=True)
         else:
             columns = self.found.memo.tvrs[self.found.root].props.columns
             lowerer = Lowerer(
@@ -204,10 +221,10 @@ class Assembly:
                 self.found.base_rows,
                 self.found.facts.segments,
             )
-            lowered, rows = lowerer.leaf(Empty(columns, signed=True)), 0.0
+            lowered, volume = lowerer.leaf(Empty(columns, signed=True)), Volume()
         assert lowered.count is not None
         fields = (*self._query.output, (lowered.count, count_field(name for _, name in self._query.output)))
-        self.steps.append(Step("delta", "delta", None, None, lowered.node, fields, rows))
+        self.steps.append(Step("delta", "delta", None, None, lowered.node, fields, volume))
 
     def result(self) -> None:
         """The whole content."""
@@ -215,9 +232,9 @@ class Assembly:
         extractor = self._making_anew(group)
         if extractor.cost(group) == inf:
             raise NotComputableError(unable(self.found, extractor))
-        lowered, rows = self.lower(group, net=False, extractor=extractor)
+        lowered, volume = self.lower(group, net=False, extractor=extractor)
         output = tuple(self._query.output)
-        self.steps.append(Step("result", "result", None, None, lowered.node, output, rows))
+        self.steps.append(Step("result", "result", None, None, lowered.node, output, volume))
 
     def _making_anew(self, group: int) -> Extractor:
         """The choices for a snapshot made anew: what an incremental run must not compute from the sources below a
@@ -227,8 +244,8 @@ class Assembly:
             return self._extractor
         return Extractor(self.found.memo, self._model, self.found.facts, runs=(Run(self.found.now),))
 
-    def lower(self, group: int, *, net: bool, extractor: Extractor | None = None) -> tuple[Lowered, float]:
-        """A group's plan, and how many rows its largest shuffle takes."""
+    def lower(self, group: int, *, net: bool, extractor: Extractor | None = None) -> tuple[Lowered, Volume]:
+        """A group's plan, and how many rows it handles."""
         plan = extractor or self._extractor
         chosen = plan.making(group)
         lowerer = Lowerer(self.found.memo, chosen, self._staged, self.found.base_rows, self.found.facts.segments)
@@ -241,7 +258,9 @@ class Assembly:
         for number, e in lowerer.used:
             if (number, e) not in self._used and (choice := chosen.weighed(number, e)) is not None:
                 self._used[number, e] = Used(number, e, choice.rows, CpuMs(preference_apart(choice.own)))
-        return lowered, max((_shuffled(chosen, e) for _, e in lowerer.used), default=0.0)
+        shuffled = max((_shuffled(chosen, e) for _, e in lowerer.used), default=0.0)
+        leaves = [number for number, e in lowerer.used if isinstance(e.op, Changes | StateScan | ResultScan | HeldScan)]
+        return lowered, Volume(shuffled, max((chosen.rows(i) for i in [*leaves, *lowerer.staged_used]), default=0.0))
 
     def plan(
         self,
@@ -291,9 +310,9 @@ def _shuffled(extractor: Chosen, e: Expression) -> float:
     return float(sum(rows))
 
 
-def _state_step(candidate: Candidate, mode: str, lowered: Lowered, rows: float) -> Step:
+def _state_step(candidate: Candidate, mode: str, lowered: Lowered, volume: Volume) -> Step:
     columns = _columns(candidate, lowered)
-    return Step(f"{mode} of {candidate.name}", "state", candidate.name, mode, lowered.node, columns, rows)
+    return Step(f"{mode} of {candidate.name}", "state", candidate.name, mode, lowered.node, columns, volume)
 
 
 def _columns(candidate: Candidate, lowered: Lowered) -> tuple[tuple[int, str], ...]:

@@ -90,6 +90,7 @@ class Lowerer:
         self.count = memo.columns.fresh("count", "long", COUNT_FIELD)
         self.attribute = AttributeForm(self)
         self.used: list[tuple[int, Expression]] = []
+        self.staged_used: list[int] = []
 
     def group(self, number: int) -> Lowered:
         """A group's rows.
@@ -100,6 +101,7 @@ class Lowerer:
         number = self.memo.find(number)
         staged = self._staged.get(number)
         if staged is not None:
+            self.staged_used.append(number)
             return self._read_staged(staged)
         choice = self.extractor.best(number)
         if choice is None or choice.expression is None:

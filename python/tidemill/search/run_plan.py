@@ -13,13 +13,25 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Volume:
+    """About how many rows a step handles.
+
+    `shuffled`: by its largest shuffle. `read`: of the largest change, state or outcome of an earlier step; the
+    snapshots of sources do not count.
+    """
+
+    shuffled: float = 0.0
+    read: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One thing to execute and write: a piece of a state, the signed delta (to be applied, or held), the whole result,
     or what several later steps of the run read (`target` is "shared"; such files do not outlive the run).
 
     `mode` of a piece of what is kept: base, segment, or compact; `first`: of a compaction, the number of the first
-    piece that it reads and replaces, with all after it. `rows`: how many its largest shuffle is estimated to take.
-    `order`: the field that each file of a piece is written in the order of, if any.
+    piece that it reads and replaces, with all after it. `order`: the field that each file of a piece is written in the
+    order of, if any.
     """
 
     name: str
@@ -28,7 +40,7 @@ class Step:
     mode: str | None
     plan: Wire
     columns: tuple[tuple[int, str], ...]
-    rows: float
+    volume: Volume
     first: int = 0
     order: str | None = None
 
