@@ -89,7 +89,7 @@ class DefaultCostModel:
     scan: float = _constant(1.5e-5, PER_ROW, "a row of a source's snapshot is read, of one column")
     value: float = _constant(1e-5, PER_ROW, "one more column of it is read: a number, a date, a decimal")
     text: float = _constant(2.5e-5, PER_ROW, "one more column of it is read: a text, or anything nested")
-    changes: float = _constant(2e-4, PER_ROW, "a row of a source's change is read, and its sign")
+    changes: float = _constant(1.2e-4, PER_ROW, "a row of a source's change is read, and its sign")
     row: float = _constant(2e-6, PER_ROW, "a row passes a filter, or values are computed of it")
     search: float = _constant(4e-4, PER_ROW, "a text of it is searched: LIKE and regular expressions")
     hash: float = _constant(2e-4, PER_ROW, "a row is put into a hash table: of groups, or of the small side of a join")
@@ -100,12 +100,13 @@ class DefaultCostModel:
     kept: float = _constant(1.4e-4, PER_ROW, "a row of a state, of the result or of what a run saved is read")
     file: float = _constant(1.0, "ms/file", "one more file of a state is opened")
     step: float = _constant(30.0, "ms/step", "one more step, however little it reads and writes")
+    exchange: float = _constant(8.0, "ms/exchange", "rows are exchanged once more within a step, however few")
     source: float = _constant(5.0, "ms/source", "one more snapshot of a source is opened")
     noise: float = _constant(100.0, "ms", "differences below the noise of a few jobs say nothing", measured=False)
-    broadcast_rows: float = _constant(
-        1e5,
-        "rows",
-        "up to so many rows the small side of a join is broadcast (Spark's 10 MB at 100 bytes a row)",
+    broadcast_bytes: float = _constant(
+        10.0 * 2**20,
+        "bytes",
+        "up to so many the small side of a join is broadcast (`spark.sql.autoBroadcastJoinThreshold`)",
         measured=False,
     )
 
@@ -188,15 +189,16 @@ class DefaultCostModel:
                 telling = self._telling(facts.read_over(source, start, end), [c for c, _ in columns], facts.query)
                 return CpuMs(files * self.source + telling + output * self.changes)
             case Join(kind="inner"):
-                return CpuMs(self._joining(inputs, output) + output * self.row)
+                return CpuMs(self._joining(reads, output) + output * self.row)
             case Join(kind):
-                limit = self.broadcast_rows if kind != "full" else 0
-                return CpuMs(self._matching(inputs, limit) + output * self.row)
+                broadcast = kind != "full" and all(self._is_small(read) for read in reads[1:])
+                return CpuMs(self._matching(inputs, broadcast=broadcast) + output * self.row)
             case KeyFilter():
-                return CpuMs(self._matching(inputs, BROADCAST_ROWS) + output * self.row)
+                return CpuMs(self._matching(inputs, broadcast=inputs[1] <= BROADCAST_ROWS) + output * self.row)
             case LookUp(scan):
                 read = _looked_at(facts, scan, total)
-                return CpuMs(read * self.kept + self._matching([read, total], BROADCAST_ROWS) + output * self.row)
+                looking = self._matching([read, total], broadcast=total <= BROADCAST_ROWS)
+                return CpuMs(read * self.kept + looking + output * self.row)
             case Aggregate(keys, calls) | Partial(keys, calls):
                 return self._grouping(total, output, len(keys) + len(calls))
             case Merge(partial, state):
@@ -215,7 +217,7 @@ class DefaultCostModel:
             case Window(columns=columns) | Less(columns):
                 return self._grouping(total, total, len(columns))
             case FinalChange():
-                return CpuMs(inputs[0] * self.probe + inputs[1] * (self.hash + self.shuffle))
+                return CpuMs(self.exchange + inputs[0] * self.probe + inputs[1] * (self.hash + self.shuffle))
             case Filter(condition):
                 searches = sum(1 for c in condition if _searches(facts.query, c))
                 return CpuMs(total * (self.row + searches * self.search))
@@ -238,41 +240,52 @@ class DefaultCostModel:
 
     def _grouping(self, rows: float, groups: float, columns: int) -> CpuMs:
         """Of bringing rows, or what is left of them in each task, together by keys."""
-        return CpuMs(rows * (self.hash + columns * self.cell) + groups * (self.shuffle + columns * self.cell))
+        return CpuMs(
+            self.exchange + rows * (self.hash + columns * self.cell) + groups * (self.shuffle + columns * self.cell)
+        )
 
     def _merging(self, rows: float, changed: float, groups: float, columns: int) -> CpuMs:
         """Of adding what has changed to rows of which there is one per key; the others are passed by."""
-        if changed > self.broadcast_rows:
+        if changed > BROADCAST_ROWS:
             return self._grouping(rows, groups, columns)
         return CpuMs(rows * (self.kept + 2 * columns * self.probe) + self._grouping(2 * changed, changed, columns))
 
     def _adding(self, rows: float, reads: Sequence[Read], groups: float, columns: int) -> CpuMs:
         """Of adding other rows to those of a state while these are merged."""
         changed = rows - max(read.settled for read in reads)
-        if changed == rows or changed > self.broadcast_rows:
+        if changed == rows or changed > BROADCAST_ROWS:
             return self._grouping(rows, groups, columns)
         return self._grouping(2 * changed, changed, columns)
 
-    def _joining(self, inputs: Sequence[float], output: float) -> float:
+    def _is_small(self, read: Read) -> bool:
+        """Whether the side of a join is broadcast: Spark does where it has few bytes, changes are where they have few
+        rows."""
+        of_change = read.form is not None and read.form.interval and read.rows <= BROADCAST_ROWS
+        return of_change or read.rows * read.row_bytes <= self.broadcast_bytes
+
+    def _joining(self, reads: Sequence[Read], output: float) -> float:
         """Of inner joins one after the other, the smallest inputs first: where one side is small it is broadcast."""
-        joined, *others = sorted(inputs)
+        first, *others = sorted(reads, key=lambda read: read.rows)
+        joined = first
         cost = 0.0
         for other in others:
-            small, large = sorted((joined, other))
-            broadcast = small <= self.broadcast_rows
-            cost += (
-                small * self.hash + large * self.probe if broadcast else (small + large) * (self.shuffle + self.hash)
+            small, large = sorted((joined, other), key=lambda read: read.rows)
+            rows = small.rows + large.rows
+            cost += self.exchange + (
+                small.rows * self.hash + large.rows * self.probe
+                if self._is_small(small)
+                else rows * (self.shuffle + self.hash)
             )
-            joined = min(large, max(output, joined))
+            left = Rows(min(large.rows, max(output, joined.rows)))
+            joined = replace(joined, rows=left, row_bytes=joined.row_bytes + other.row_bytes)
         return cost
 
-    def _matching(self, inputs: Sequence[float], limit: float) -> float:
-        """Of a join that looks for the partners of its first input's rows: only the other side can be broadcast, up to
-        so many rows."""
+    def _matching(self, inputs: Sequence[float], *, broadcast: bool) -> float:
+        """Of a join that looks for the partners of its first input's rows: only the other side can be broadcast."""
         of, among = inputs[0], sum(inputs[1:])
-        if among <= limit:
-            return among * self.hash + of * self.probe
-        return (of + among) * (self.shuffle + self.hash)
+        if broadcast:
+            return self.exchange + among * self.hash + of * self.probe
+        return self.exchange + (of + among) * (self.shuffle + self.hash)
 
     def total(self, work: Sequence[Work]) -> CpuMs:
         """CPU milliseconds of all operators of a run."""

@@ -11,7 +11,10 @@ import runpy
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 from unittest import mock
 
@@ -19,9 +22,11 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 import tidemill
+from cost_model.default import MODEL
 from tidemill.runtime import dispatch
 from tidemill.search import early
 from tidemill.search.extract import Extractor
+from tidemill.search.models import text
 
 Oracle = Callable[[str, str], None]
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,6 +37,7 @@ JAVA = (
 """Nothing collected beside the program, room for all compiled code, and the second compiler, which took two fifths of
 all CPU time, for less of it: each about a tenth less time on two cores."""
 OPTIONS = "JDK_JAVA_OPTIONS"
+COSTS = "spark.tidemill.cost.constants"
 
 
 LONGEST = {
@@ -51,6 +57,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left := without(items, VARIANTS):
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
+
+
+@cache
+def free_exchanges() -> str:
+    """A file of constants (`COSTS`) in which exchanges cost nothing: few rows are handled like many."""
+    path = Path(mkdtemp()) / "costs.json"
+    constants = [replace(c, value=1e-3) if c.name == "exchange" else c for c in MODEL.constants]
+    path.write_text(text(MODEL.name, constants, {}))
+    return str(path)
 
 
 def without(items: Iterable[pytest.Item], one_of: int) -> set[pytest.Item]:

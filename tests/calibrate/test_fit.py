@@ -23,7 +23,7 @@ def samples(truth: dict[str, float]) -> dict[str, dict[int, list[float]]]:
     fixed = {name: dice.uniform(5, 30) for name in BENCHMARKS}
     for name, recipe in RECIPES.items():
         if recipe.fixed:
-            fixed[recipe.benchmark] = truth[name]
+            fixed[recipe.benchmark] = truth[name] * recipe.times + (fixed[recipe.base] if recipe.base else 0)
         else:
             slopes[recipe.benchmark] = truth[name] * recipe.times + (slopes[recipe.base] if recipe.base else 0)
     return {

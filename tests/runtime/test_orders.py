@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from tests.conftest import Oracle
+from tests.conftest import COSTS, Oracle, free_exchanges
 from tests.runtime.test_states import always, entry
-from tidemill.runtime import running, sessions
+from tidemill.runtime import sessions, steps
 from tidemill.search import orders, task
 
 Refresh = Callable[..., Row]
@@ -30,16 +30,20 @@ def asked_for(node: Any) -> Iterator[list[Any]]:
 
 
 @pytest.fixture
-def looked_up(executed: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[list[Any]]]:
-    """What runs have looked up in states since it was asked last, each time."""
+def looked_up(
+    spark: SparkSession, executed: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[], list[list[Any]]]]:
+    """What runs have looked up in states, small as they are, since it was asked last, each time."""
     monkeypatch.setattr(orders, "FROM_ROWS", 1)
+    spark.conf.set(COSTS, free_exchanges())
 
     def since() -> list[list[Any]]:
         found = list(asked_for(executed))
         executed.clear()
         return found
 
-    return since
+    yield since
+    spark.conf.unset(COSTS)
 
 
 @pytest.mark.parametrize(
@@ -87,20 +91,20 @@ def test_more_keys_than_are_looked_up(
     rows: list[float] = []
     fit = sessions.fit
 
-    def noted(jvm: Any, source_bytes: float | None, found: float, *rest: Any) -> None:
-        rows.append(found)
-        fit(jvm, source_bytes, found, *rest)
+    def noted(jvm: Any, source_bytes: float | None, shuffled: float, read: float, *rest: Any) -> None:
+        rows.append(read)
+        fit(jvm, source_bytes, shuffled, read, *rest)
 
     spark.sql("CREATE TABLE many (k INT, v BIGINT) USING delta")
     spark.sql(f"INSERT INTO many SELECT id, id FROM range({GROUPS})")
     query = "SELECT k, count(*) AS n FROM many GROUP BY k"
     spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
-    monkeypatch.setattr(running, "LOOKED_UP_KEYS", 2)
+    monkeypatch.setattr(steps, "LOOKED_UP_KEYS", 2)
     monkeypatch.setattr(sessions, "fit", noted)
     spark.sql("INSERT INTO many VALUES (1, 1), (2, 2), (3, 3)")
     assert refresh("v").kind == "INCREMENTAL"
     assert looked_up() == []
-    assert max(rows[:2]) > sessions.INTERPRETED_ROWS
+    assert max(rows[:2]) > sessions.INTERPRETED_READ
     oracle("v", query)
 
 

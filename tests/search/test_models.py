@@ -67,10 +67,10 @@ def test_a_file_is_read_once_and_again_when_it_is_another(tmp_path: Path) -> Non
 
 def test_a_choice_may_be_named_too(tmp_path: Path) -> None:
     path = tmp_path / "costs.json"
-    path.write_text(json.dumps({**DOCUMENT, "constants": {**CONSTANTS, "broadcast_rows": 7}}))
+    path.write_text(json.dumps({**DOCUMENT, "constants": {**CONSTANTS, "broadcast_bytes": 7}}))
     model = cost_model("default", str(path))
     assert isinstance(model, Calibrated)
-    assert {c.name: c.value for c in model.constants} == {**CONSTANTS, "noise": 100.0, "broadcast_rows": 7}
+    assert {c.name: c.value for c in model.constants} == {**CONSTANTS, "noise": 100.0, "broadcast_bytes": 7}
 
 
 def without(name: str) -> dict[str, float]:

@@ -33,6 +33,7 @@ RECIPES: Mapping[str, Recipe] = {
     "file": Recipe("files"),
     "source": Recipe("scan", fixed=True),
     "step": Recipe("step", fixed=True),
+    "exchange": Recipe("exchanges", base="step", times=4, fixed=True),
 }
 
 # Seven columns, as wide as what a state holds: numbers, a decimal, a date, texts, a sign in words.
@@ -154,6 +155,16 @@ def _step(data: Data, rows: int) -> None:
     data.write(data.table(rows).groupBy("line").sum("k"))
 
 
+def _exchanges(data: Data, rows: int) -> None:
+    """A step with two more shuffles and two broadcasts."""
+    from pyspark.sql.functions import broadcast
+
+    lines = data.spark.range(0, 7, 1, 1).selectExpr("CAST(id AS INT) AS line")
+    found = data.table(rows).groupBy("line", "kind", "day").agg({"k": "sum"}).withColumnRenamed("sum(k)", "k")
+    found = found.join(broadcast(lines), "line").groupBy("line", "kind").agg({"k": "sum"})
+    data.write(found.join(broadcast(lines), "line").groupBy("kind").agg({"sum(k)": "sum"}).toDF("kind", "k"))
+
+
 ROWS = (400_000, 2_000_000)
 LIGHT = (2_000_000, 10_000_000)  # a few nanoseconds a row
 HEAVY = (100_000, 500_000)
@@ -179,4 +190,5 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "wide": Benchmark(HEAVY, lambda data, n: _read(data.made(n))),
     "write": Benchmark(HEAVY, lambda data, n: data.write(data.made(n))),
     "step": Benchmark((100, 1_000), _step),
+    "exchanges": Benchmark((100, 1_000), _exchanges),
 }

@@ -18,8 +18,8 @@ class Recipe:
 
     Attributes:
         benchmark, base: the two; without `base` nothing is taken off.
-        times: how often a unit of size spends the constant.
-        fixed: the constant is what is left of the benchmark's cost at size 0.
+        times: how often a unit of size spends the constant; of a fixed one, the benchmark.
+        fixed: the constant is in what is left of the benchmark's cost at size 0.
     """
 
     benchmark: str
@@ -80,8 +80,9 @@ def fitted(recipes: Mapping[str, Recipe], samples: Samples, shipped: Mapping[str
 
 def _value(recipe: Recipe, lines: Mapping[str, Line]) -> float:
     of = lines[recipe.benchmark]
-    base = 0.0 if recipe.base is None else lines[recipe.base].slope
-    return of.fixed if recipe.fixed else (of.slope - base) / recipe.times
+    base = Line(0.0, 0.0) if recipe.base is None else lines[recipe.base]
+    more = of.fixed - base.fixed if recipe.fixed else of.slope - base.slope
+    return more / recipe.times
 
 
 def _medians(seen: Mapping[int, Sequence[float]]) -> Line:

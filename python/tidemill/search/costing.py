@@ -23,6 +23,8 @@ LOOKED_UP_KEYS = 500
 """Keys up to which they are looked up in a state that is in their order; of more, nearly every page has one."""
 PAGE_ROWS = 1_000
 """Rows of a page of a file in order: what is read for a key."""
+LONG_DIGITS = 18
+"""Of a decimal that is kept in a long."""
 CONTENT, HELD = "", "held"
 """Names, among what is kept, of the view's content and of its change that is held back."""
 
@@ -94,18 +96,40 @@ class Facts:
                 return self.kept.get(CONTENT, 1.0)
 
 
+ROW_BYTES = 48
+"""Of a row of five columns: that of a part of a rule's result is taken for one."""
+_VALUE_BYTES = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "date": 4, "float": 4, "string": 20, "binary": 100}
+
+
+def row_bytes(types: Iterable[str]) -> int:
+    """Bytes of a row with columns of these types, as Spark guesses them.
+
+    >>> row_bytes(["long", "integer", "decimal(7,2)", "decimal(38,2)", "string"])
+    64
+    """
+    return 8 + sum(_value_bytes(kind) for kind in types)
+
+
+def _value_bytes(kind: str) -> int:
+    if kind.startswith("decimal(") and int(kind[len("decimal(") :].split(",")[0]) > LONG_DIGITS:
+        return 16
+    return 100 if kind.startswith("{") else _VALUE_BYTES.get(kind, 8)
+
+
 @dataclass(frozen=True, slots=True)
 class Read:
     """What an operator reads: a group, its rows, and which kind of form of a relation it is (None: of none).
 
     `settled`: rows of these that come from a state's base, where each key has its rows once and for all: to bring
-    others together with them, they need not be brought together themselves.
+    others together with them, they need not be brought together themselves. `row_bytes`: of a row, as Spark counts
+    them when it decides what to broadcast.
     """
 
     group: int
     rows: Rows
     form: FormKind | None
     settled: Rows = NO_ROWS
+    row_bytes: int = ROW_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import Changes, LookUp, Merge, Net, Op, Scan, Sum, Unsign
-from tidemill.search.costing import LOOKED_UP_KEYS, NO_ROWS, CostModel, CpuMs, Facts, Read, Rows
+from tidemill.search.costing import LOOKED_UP_KEYS, NO_ROWS, CostModel, CpuMs, Facts, Read, Rows, row_bytes
 from tidemill.search.seed import READ_RESULT, READ_STATE
 from tidemill.tvr.form import Time
 
@@ -144,6 +144,7 @@ class Settling:
         self._facts = facts
         self._runs = runs
         self._savable = savable
+        self._bytes: dict[int, int] = {}
         self.ways = list(self._allowed(ways, allowed, prefer))
         self._inputs = [len(way.distinct) for way in self.ways]
         self.readers: dict[int, list[int]] = defaultdict(list)
@@ -258,7 +259,17 @@ class Settling:
     def read(self, group: int, choice: Choice) -> Read:
         """A group as a cost model sees it."""
         about = self._memo.group(group).about
-        return Read(group, choice.rows, None if about is None else about[1].kind, choice.settled)
+        if about is None:
+            return Read(group, choice.rows, None, choice.settled)
+        return Read(group, choice.rows, about[1].kind, choice.settled, self._row_bytes(about[0]))
+
+    def _row_bytes(self, tvr: int) -> int:
+        """Bytes of a relation's row."""
+        found = self._bytes.get(tvr)
+        if found is None:
+            columns = self._memo.columns
+            found = self._bytes[tvr] = row_bytes(columns.type(c) for c in self._memo.tvrs[tvr].props.columns)
+        return found
 
     def is_open(self, way: Way, run: int, found: Mapping[Place, Choice]) -> bool:
         """Whether a way can be taken at a run by what is found so far."""
