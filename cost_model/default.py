@@ -43,7 +43,7 @@ from tidemill.plan.ops import (
 )
 from tidemill.plan.query import Query
 from tidemill.search.costing import BROADCAST_ROWS, PAGE_ROWS, Constant, CpuMs, Facts, Read, Rows, Work
-from tidemill.tvr.form import Time
+from tidemill.tvr.form import FormKind, Time
 
 # Guesses, where nothing was measured and no statistics are there. They are about data, not about the machine.
 UNKNOWN_ROWS = 1e6
@@ -191,7 +191,7 @@ class DefaultCostModel:
             case Join(kind="inner"):
                 return CpuMs(self._joining(reads, output) + output * self.row)
             case Join(kind):
-                broadcast = kind != "full" and all(self._is_small(read) for read in reads[1:])
+                broadcast = kind != "full" and all(self._is_small(r.rows, r.row_bytes, r.form) for r in reads[1:])
                 return CpuMs(self._matching(inputs, broadcast=broadcast) + output * self.row)
             case KeyFilter():
                 return CpuMs(self._matching(inputs, broadcast=inputs[1] <= BROADCAST_ROWS) + output * self.row)
@@ -257,27 +257,27 @@ class DefaultCostModel:
             return self._grouping(rows, groups, columns)
         return self._grouping(2 * changed, changed, columns)
 
-    def _is_small(self, read: Read) -> bool:
+    def _is_small(self, rows: float, row_bytes: int, form: FormKind | None) -> bool:
         """Whether the side of a join is broadcast: Spark does where it has few bytes, changes are where they have few
         rows."""
-        of_change = read.form is not None and read.form.interval and read.rows <= BROADCAST_ROWS
-        return of_change or read.rows * read.row_bytes <= self.broadcast_bytes
+        if form is not None and form.interval and rows <= BROADCAST_ROWS:
+            return True
+        return rows * row_bytes <= self.broadcast_bytes
 
     def _joining(self, reads: Sequence[Read], output: float) -> float:
         """Of inner joins one after the other, the smallest inputs first: where one side is small it is broadcast."""
         first, *others = sorted(reads, key=lambda read: read.rows)
-        joined = first
-        cost = 0.0
+        rows, row_bytes, cost = float(first.rows), first.row_bytes, 0.0
         for other in others:
-            small, large = sorted((joined, other), key=lambda read: read.rows)
-            rows = small.rows + large.rows
-            cost += self.exchange + (
-                small.rows * self.hash + large.rows * self.probe
-                if self._is_small(small)
-                else rows * (self.shuffle + self.hash)
-            )
-            left = Rows(min(large.rows, max(output, joined.rows)))
-            joined = replace(joined, rows=left, row_bytes=joined.row_bytes + other.row_bytes)
+            small, large = (rows, float(other.rows)) if rows <= other.rows else (float(other.rows), rows)
+            side = (row_bytes, first.form) if rows <= other.rows else (other.row_bytes, other.form)
+            cost += self.exchange
+            if self._is_small(small, *side):
+                cost += small * self.hash + large * self.probe
+            else:
+                cost += (small + large) * (self.shuffle + self.hash)
+            rows = min(large, max(output, rows))
+            row_bytes += other.row_bytes
         return cost
 
     def _matching(self, inputs: Sequence[float], *, broadcast: bool) -> float:
