@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,8 @@ from benchmarks.tempura import ALL, METHODS, RECOMPUTE, SCENARIOS
 PLOTS = ROOT / "docs" / "plots"
 NEAR = 1.1
 """Within 10 % of the best is as good as the best."""
+SAME = 1e-3
+"""Estimates of one plan differ by less, found in one way or in another."""
 Figures = Mapping[str, Any]
 mpl.rcParams["svg.hashsalt"] = "tidemill"  # the same figures give the same file
 
@@ -50,7 +53,11 @@ def _header(names: Sequence[str]) -> Iterator[str]:
 
 
 class _Cell:
-    """One cell of the grid: figures by method, each round's."""
+    """One cell of the grid: figures by method, each round's.
+
+    Methods whose estimates and numbers of jobs agree in both runs have the same plan. What is measured of one is
+    measured of all: their rounds count together, or the best of five equal ones would be the luckiest.
+    """
 
     def __init__(self, figures: Sequence[Figures]) -> None:
         self._by_method: dict[str, list[Figures]] = defaultdict(list)
@@ -62,10 +69,18 @@ class _Cell:
 
     def of(self, method: str, name: str) -> float:
         """The median over the rounds."""
-        return statistics.median(float(f[name]) for f in self._by_method[method])
+        return statistics.median(float(f[name]) for f in self._by_plan(method))
+
+    def _by_plan(self, method: str) -> list[Figures]:
+        return [f for other in self._by_method if self.alike(method, other) for f in self._by_method[other]]
+
+    def alike(self, method: str, other: str) -> bool:
+        """Whether two methods have the same plan."""
+        one, two = (self._by_method[m][0] for m in (method, other))
+        return all(_alike(one[run], two[run]) for run in ("first", "last"))
 
     def range(self, method: str) -> tuple[float, float]:
-        measured = [f["measured"] for f in self._by_method[method]]
+        measured = [f["measured"] for f in self._by_plan(method)]
         return min(measured), max(measured)
 
     def state_bytes(self, method: str) -> float:
@@ -93,6 +108,14 @@ class _Cell:
         return self.range(ALL)[0] <= self.range(self.best("measured"))[1]
 
 
+def _alike(one: Figures | None, other: Figures | None) -> bool:
+    """Whether two runs' plans are the same, by what is known of them."""
+    if one is None or other is None:
+        return one is other
+    estimates = [run["estimated_cost"] or 0.0 for run in (one, other)]
+    return one["jobs"] == other["jobs"] and math.isclose(*estimates, rel_tol=SAME)
+
+
 def _grid(figures: Sequence[Figures], note: str) -> Iterator[str]:
     scenario = figures[0]["scenario"]
     cells: dict[tuple[str, int], list[Figures]] = defaultdict(list)
@@ -108,6 +131,8 @@ def _grid(figures: Sequence[Figures], note: str) -> Iterator[str]:
     yield f"best or within 10 % by measurement in {near}, with cells whose rounds overlap in {tied}."
     less = {name: sum(c.of(ALL, name) <= c.of(RECOMPUTE, name) for c in found.values()) for name in COMPARED}
     yield f"At or below computing all anew in {less['estimated']} by estimate, in {less['measured']} by measurement."
+    own = sum(not any(c.alike(ALL, m) for m in METHODS if m != ALL) for c in found.values())
+    yield f"A plan that no method alone has in {own}; methods that have the same plan share their rounds."
     yield ""
     yield "Estimated / measured, as shares of IM-1."
     yield ""
