@@ -65,7 +65,7 @@ class _Cell:
             self._by_method[f["method"]].append(f)
 
     def rounds(self, method: str) -> int:
-        return len(self._by_method[method])
+        return len(self._by_method.get(method, ()))
 
     def of(self, method: str, name: str) -> float:
         """The median over the rounds."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
@@ -59,10 +59,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left]
 
 
+SCRATCH = TemporaryDirectory(prefix="tidemill-tests-")
+
+
 @cache
 def free_exchanges() -> str:
     """A file of constants (`COSTS`) in which exchanges cost nothing: few rows are handled like many."""
-    path = Path(mkdtemp()) / "costs.json"
+    path = Path(SCRATCH.name) / "costs.json"
     constants = [replace(c, value=1e-3) if c.name == "exchange" else c for c in MODEL.constants]
     path.write_text(text(MODEL.name, constants, {}))
     return str(path)

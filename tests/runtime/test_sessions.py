@@ -65,7 +65,7 @@ def test_a_session_is_fitted_to_a_step(
 
 
 def test_a_large_change_is_read_by_compiled_code(
-    spark: SparkSession, db: str, refresh: Callable[..., Row], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, db: str, oracle: Oracle, refresh: Callable[..., Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However few of its rows a join with something small leaves to shuffle."""
     spark.sql("CREATE TABLE sales (k INT, v BIGINT) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)")
@@ -85,6 +85,7 @@ def test_a_large_change_is_read_by_compiled_code(
     monkeypatch.setattr(sessions, "fit", noted)
     assert refresh("v").kind == "INCREMENTAL"
     assert 30_000 in seen
+    oracle("v", query)
 
 
 def test_a_small_refresh_runs_few_jobs(spark: SparkSession, db: str) -> None:

@@ -188,7 +188,9 @@ def test_a_state_that_no_candidate_has_the_name_of_is_lost() -> None:
     plan = planned(SUMS, states=frozenset({"s0"}), policy="STRICT")
     assert (plan.kind, plan.reason) == ("INCREMENTAL", "STATE_LOST: s0")
     assert [s.name for s in plan.states] == [kept.name]
-    assert [(s.target, s.mode) for s in plan.steps if s.target != "shared"] == [("state", "base"), ("delta", None)]
+    assert [(s.target, s.mode) for s in plan.steps] == [("state", "base"), ("shared", None), ("delta", None)]
+    # The base reads the source; the keys come from the change; the delta reads the view's content.
+    assert [s.volume.read for s in plan.steps] == [0.0, 20_000.0, 2e6]
     # Where it is cheaper to make the whole view anew, the reason is the same.
     plan = planned(SUMS, states=frozenset({"s0"}))
     assert (plan.kind, plan.reason, [s.name for s in plan.states]) == ("FULL", "STATE_LOST: s0", [kept.name])

@@ -102,7 +102,7 @@ _VALUE_BYTES = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "date": 4, "f
 
 
 def row_bytes(types: Iterable[str]) -> int:
-    """Bytes of a row with columns of these types, as Spark guesses them.
+    """Bytes of a row with columns of these types, as Spark guesses them; nested ones count like its binary ones.
 
     >>> row_bytes(["long", "integer", "decimal(7,2)", "decimal(38,2)", "string"])
     64
