@@ -97,6 +97,7 @@ class DefaultCostModel:
     probe: float = _constant(1.5e-5, PER_ROW, "a row is looked up in a hash table that was broadcast")
     shuffle: float = _constant(2e-4, PER_ROW, "a row goes through an exchange")
     write: float = _constant(3.5e-4, PER_ROW, "a row of a state or of what a run saves is written")
+    order: float = _constant(1e-3, PER_ROW, "a row of a state is written in the order of a column, on small pages")
     kept: float = _constant(1.4e-4, PER_ROW, "a row of a state, of the result or of what a run saved is read")
     file: float = _constant(1.0, "ms/file", "one more file of a state is opened")
     step: float = _constant(30.0, "ms/step", "one more step, however little it reads and writes")
@@ -306,6 +307,10 @@ class DefaultCostModel:
     def merging(self, files: float, rows: float, merged: float) -> CpuMs:
         """CPU milliseconds of a step that reads so many rows of a state and writes `merged` ones."""
         return CpuMs(self.step + self.reading(files, rows) + merged * self.write)
+
+    def ordering(self, rows: float) -> CpuMs:
+        """CPU milliseconds that so many rows of a state cost more to write in an order, on small pages."""
+        return CpuMs(rows * self.order)
 
 
 def source_rows(facts: Facts, source: int, time: Time | None = None) -> float:

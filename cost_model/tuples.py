@@ -87,5 +87,9 @@ class TuplesCostModel(DefaultCostModel):
         """Nothing."""
         return CpuMs(0.0)
 
+    def ordering(self, rows: float) -> CpuMs:
+        """Nothing."""
+        return CpuMs(0.0)
+
 
 MODEL = TuplesCostModel()

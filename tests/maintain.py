@@ -31,7 +31,7 @@ from tidemill.rule.engine import explore
 from tidemill.rule.registry import load_rules
 from tidemill.search import early, task
 from tidemill.search.compaction import Compaction, Piece
-from tidemill.search.costing import CostModel, CpuMs, Facts, Read, Rows
+from tidemill.search.costing import CpuMs, Facts, Read, Rows
 from tidemill.search.cuts import push_cuts
 from tidemill.search.extract import Extractor
 from tidemill.search.orders import ORDERED
@@ -285,7 +285,7 @@ class View:
         possible = [g for g in sorted(savable) if extractor.best(g) is not None]
         return [g for g in possible if self.dice.random() < self.mode.early]
 
-    def _due(self, pieces: Sequence[Piece], _: CostModel) -> Compaction | None:
+    def _due(self, pieces: Sequence[Piece], *_: object) -> Compaction | None:
         if self.dice.random() >= self.mode.compact:
             return None
         return Compaction(self.dice.randrange(len(pieces)), 1, CpuMs(0.0))

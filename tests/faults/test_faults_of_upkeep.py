@@ -58,7 +58,7 @@ def test_vacuum_of_a_long_log(spark: SparkSession, events: str) -> None:
 
 def test_compaction(spark: SparkSession, view: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every run puts the pieces of its state together that there are."""
-    monkeypatch.setattr(task, "due", lambda found, _: Compaction(0, 1, CpuMs(0.0)) if len(found) > 1 else None)
+    monkeypatch.setattr(task, "due", lambda found, *_: Compaction(0, 1, CpuMs(0.0)) if len(found) > 1 else None)
 
     def prepare(trial: int) -> None:
         for n in range(2):

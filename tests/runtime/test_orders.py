@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from tests.conftest import COSTS, Oracle, free_exchanges
+from tests.conftest import COSTS, Oracle, free, ordered
 from tests.runtime.test_states import always, entry
 from tidemill.runtime import sessions, steps
 from tidemill.search import orders, task
+from tidemill.search.keeping import worth_ordering
 
 Refresh = Callable[..., Row]
 GROUPS = 20_000
@@ -35,7 +36,8 @@ def looked_up(
 ) -> Iterator[Callable[[], list[list[Any]]]]:
     """What runs have looked up in states, small as they are, since it was asked last, each time."""
     monkeypatch.setattr(orders, "FROM_ROWS", 1)
-    spark.conf.set(COSTS, free_exchanges())
+    monkeypatch.setattr(task, "worth_ordering", ordered)
+    spark.conf.set(COSTS, free("exchange"))
 
     def since() -> list[list[Any]]:
         found = list(asked_for(executed))
@@ -77,6 +79,33 @@ def test_few_keys_are_looked_up(
     (state,) = entry(spark)["states"].values()
     assert state["pieces"][0]["order"] == "c0"
     assert state["pieces"][0]["rows"] > GROUPS
+
+
+def test_a_base_comes_into_order_once_few_keys_were_asked_for_often(
+    spark: SparkSession,
+    db: str,
+    oracle: Oracle,
+    refresh: Refresh,
+    looked_up: Callable[[], list[list[Any]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(task, "worth_ordering", worth_ordering)
+    spark.conf.set(COSTS, free("exchange", "step", "hash", "write", "order"))
+    spark.sql("CREATE TABLE many (k INT, v BIGINT) USING delta")
+    spark.sql(f"INSERT INTO many SELECT id, id FROM range({GROUPS})")
+    query = "SELECT k, count(*) AS n, sum(v) AS s FROM many GROUP BY k"
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
+    seen: list[str | None] = []
+    while len(seen) < 12 and seen[-2:] != ["c0", "c0"]:
+        spark.sql("INSERT INTO many VALUES (7, 1), (12345, 3), (30000, 5)")
+        looked_up()
+        assert refresh("v").kind == "INCREMENTAL"
+        assert list(map(sorted, looked_up())) == ([[7, 12345, 30000]] if seen[-1:] == ["c0"] else [])
+        oracle("v", query)
+        (state,) = entry(spark)["states"].values()
+        seen.append(state["pieces"][0]["order"])
+    assert seen[0] is None
+    assert seen[-2:] == ["c0", "c0"]
 
 
 def test_more_keys_than_are_looked_up(
@@ -126,7 +155,8 @@ def test_a_text_that_cannot_be_told_is_looked_for_in_all_rows(
         oracle("v", query)
 
 
-def test_pages_without_the_key_are_not_read(spark: SparkSession, db: str) -> None:
+def test_pages_without_the_key_are_not_read(spark: SparkSession, db: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task, "worth_ordering", ordered)
     rows = 100_000
     spark.sql(f"CREATE TABLE many USING delta AS SELECT id AS k, id AS v FROM range({rows}) ORDER BY hash(id)")
     query = "SELECT k, sum(v) AS s FROM many GROUP BY k"

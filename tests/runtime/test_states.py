@@ -14,7 +14,7 @@ from pyspark.sql import Row, SparkSession
 from tests.conftest import Oracle, files_under, location_of, newest_entry
 from tidemill.search import task
 from tidemill.search.compaction import Compaction, Piece
-from tidemill.search.costing import CostModel, CpuMs
+from tidemill.search.costing import CpuMs
 
 Refresh = Callable[..., Row]
 BY_KEY = "SELECT k, sum(v) AS s, count(*) AS n, avg(v / 3.0D) AS a FROM events GROUP BY k"
@@ -35,9 +35,12 @@ def pieces(spark: SparkSession, view: str = "v") -> list[int]:
     return [len(s["pieces"]) for s in entry(spark, view)["states"].values()]
 
 
-def always(first: int) -> Callable[[list[Piece], CostModel], Compaction | None]:
-    def due(found: list[Piece], _: CostModel) -> Compaction | None:
-        return Compaction(first, 1, CpuMs(0.0)) if len(found) > first + 1 else None
+def always(first: int) -> Callable[..., Compaction | None]:
+    """Merges pieces from one on; a base keeps its order."""
+
+    def due(found: list[Piece], *_: object) -> Compaction | None:
+        order = found[0].order if first == 0 else None
+        return Compaction(first, 1, CpuMs(0.0), order) if len(found) > first + 1 else None
 
     return due
 

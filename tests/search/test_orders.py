@@ -8,21 +8,29 @@ from typing import Any
 
 import pytest
 
+from cost_model.default import MODEL
 from tests.maintain import Mode, View
 from tests.search.test_cases import SOURCES, VIEWS, T, maintained, plan
 from tests.search.test_cuts import nodes
 from tidemill.explain import explained
 from tidemill.plan.change import SourceChange
-from tidemill.plan.ops import LookUp
+from tidemill.plan.ops import Aggregate, LookUp, Partial
 from tidemill.plan.parse import parse_query
+from tidemill.search import task
 from tidemill.search.compaction import Piece
 from tidemill.search.costing import LOOKED_UP_KEYS
+from tidemill.search.plan_cache import PlanCache
 from tidemill.search.planner import plan_run
 from tidemill.search.request import PlanRequest
-from tidemill.search.run_plan import ExplainedPlan
+from tidemill.search.run_plan import ExplainedPlan, RunPlan
 from tidemill.settings import PlannerSettings
 
-SUMS = plan("aggregate keys=[#9 := #0, #10 := #1] calls=[#11 := count(*), #12 := sum(#1)]", T)
+SUMS = plan(
+    "aggregate keys=[#9 := #0, #10 := #1, #11 := #2] calls=[#12 := count(*), #13 := sum(#1)]",
+    T,
+)
+KEYS = SOURCES.replace("x: double", "x: long", 1)
+"""The sources with three numbers in the first: so many groups of all three can there be."""
 ROWS = 5_000_000
 
 
@@ -32,27 +40,42 @@ def looked_up(found: ExplainedPlan, step: int | None = None) -> list[Mapping[str
     return [node["among"] for s in steps for node, _ in nodes(s.plan) if "among" in node]
 
 
-def run_after(
-    text: str, inserts: float, *, order: bool = True, segments: Sequence[int] = (), prefer: str | None = None
-) -> ExplainedPlan:
-    """The plan of a run after so many rows came to the sources of a view, whose states are large; `segments`: rows of
-    their pieces after the base."""
-    change = SourceChange(True, True, rows=1e8, bytes=1e10, inserts=inserts, deletes=0, direct=True)
-    query = parse_query(SOURCES + text)
+def filling(text: str, expected: float | None = 10, prefer: str | None = None) -> tuple[PlanRequest, ExplainedPlan]:
+    """The first run of a view over large tables, to each of which so many rows are expected to come from run to run."""
+    query = parse_query(KEYS + text)
     request = PlanRequest(
         query,
         "STRICT",
-        dict.fromkeys(query.sources, change),
+        dict.fromkeys(query.sources, SourceChange(True, True, rows=1e8, bytes=1e10, direct=True)),
         frozenset(),
         first=True,
         full_reason=None,
+        cycle={} if expected is None else dict.fromkeys(query.sources, (expected, 0.0)),
         settings=PlannerSettings(prefer=prefer),
     )
-    filling = plan_run(request)
-    orders = {step.state: step.order for step in filling.steps if step.mode == "base"}
+    return request, plan_run(request)
+
+
+def request_after(
+    text: str, inserts: float, *, order: bool = True, segments: Sequence[int] = (), prefer: str | None = None
+) -> PlanRequest:
+    """What is asked of the planner after so many rows came to the sources of a view, whose states are large.
+
+    `segments`: rows of their pieces after the base.
+    """
+    request, filled = filling(text, prefer=prefer)
+    orders = {step.state: step.order for step in filled.steps if step.mode == "base"}
     later = [Piece(1, rows, rows, 1) for rows in segments]
-    pieces = {s.name: [Piece(1, ROWS, 2 * ROWS, 0, orders[s.name] if order else None), *later] for s in filling.states}
-    return plan_run(replace(request, first=False, states=frozenset(pieces), pieces=pieces, chosen=filling.chosen))
+    pieces = {s.name: [Piece(1, ROWS, 2 * ROWS, 0, orders[s.name] if order else None), *later] for s in filled.states}
+    sources = {n: replace(s, inserts=inserts, deletes=0) for n, s in request.sources.items()}
+    return replace(request, first=False, sources=sources, states=frozenset(pieces), pieces=pieces, chosen=filled.chosen)
+
+
+def run_after(
+    text: str, inserts: float, *, order: bool = True, segments: Sequence[int] = (), prefer: str | None = None
+) -> ExplainedPlan:
+    """The plan of the run that `request_after` asks for."""
+    return plan_run(request_after(text, inserts, order=order, segments=segments, prefer=prefer))
 
 
 def test_groups_of_few_keys_are_looked_up() -> None:
@@ -95,12 +118,70 @@ def test_a_base_is_in_the_order_of_the_key_with_most_values() -> None:
     )
     query = parse_query(text)
     request = PlanRequest(
-        query, "STRICT", {0: SourceChange(True, True, rows=1e8)}, frozenset(), first=True, full_reason=None
+        query,
+        "STRICT",
+        {0: SourceChange(True, True, rows=1e8)},
+        frozenset(),
+        first=True,
+        full_reason=None,
+        cycle={0: (10.0, 0.0)},
     )
     (base,) = (step for step in plan_run(request).steps if step.mode == "base")
     names = {field: column for column, field in base.columns}
     assert base.order is not None
     assert names[base.order] == 10, "of a double Parquet keeps no order that Spark has"
+
+
+@pytest.mark.parametrize(("expected", "ordered"), [(10, True), (100 * LOOKED_UP_KEYS, False), (None, False)])
+def test_a_base_is_put_in_order_for_runs_that_ask_for_few_keys(expected: float | None, ordered: bool) -> None:
+    """Where nobody said what is to come, a hundredth of the table is taken to."""
+    _, plan = filling(SUMS, expected)
+    (base,) = (step for step in plan.steps if step.mode == "base")
+    assert (base.order is not None) == ordered
+
+
+def test_an_order_is_part_of_what_the_filling_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, plan = filling(SUMS)
+    monkeypatch.setattr(task, "cost_model", lambda *_: replace(MODEL, order=0.0))
+    _, free = filling(SUMS)
+    assert [step.order for step in free.steps] == [step.order for step in plan.steps]
+    rows = next(u.rows for u in plan.explanation.used if isinstance(u.expression.op, Partial | Aggregate))
+    assert plan.estimated - free.estimated == pytest.approx(MODEL.ordering(rows))
+
+
+def in_order(found: RunPlan) -> bool:
+    """Whether a run puts a base in order that was not."""
+    return any(step.mode == "compact" and step.first == 0 and step.order is not None for step in found.steps)
+
+
+def test_a_base_is_put_in_order_once_runs_have_asked_for_few_keys_for_long_enough() -> None:
+    """As long as all of it being read costs less than that."""
+    runs = [n for n in range(1, 41) if in_order(run_after(SUMS, 10, order=False, segments=[10] * n))]
+    assert runs == list(range(runs[0], 41))
+    read, written = MODEL.load(ROWS), MODEL.merging(1, ROWS, ROWS) + MODEL.ordering(ROWS)
+    assert runs[0] == pytest.approx(written / read, abs=1)
+    plan = run_after(SUMS, 10, order=False, segments=[10] * runs[0])
+    assert "in the order of" in explained(plan, "STATE")
+
+
+@pytest.mark.parametrize("inserts", [10, 50 * LOOKED_UP_KEYS])
+def test_runs_in_which_much_came_are_no_reason_to(inserts: float) -> None:
+    """Nor does a run to which much came put anything in order."""
+    much = 10 * LOOKED_UP_KEYS if inserts == 10 else 10
+    assert not in_order(run_after(SUMS, inserts, order=False, segments=[much] * 40))
+
+
+def test_a_plan_that_was_made_before_is_not_taken_over_when_a_base_is_to_be_put_in_order() -> None:
+    plans, searches = PlanCache(), 0
+
+    def search(request: PlanRequest) -> RunPlan:
+        nonlocal searches
+        searches += 1
+        return plan_run(request).bare
+
+    found = [plans.plan(request_after(SUMS, 10, order=False, segments=[10] * n), search) for n in (1, 2, 40)]
+    assert searches == 2
+    assert list(map(in_order, found)) == [False, False, True]
 
 
 @pytest.mark.parametrize(("rows", "base"), [(1_000, False), (100_000, True)])

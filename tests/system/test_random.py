@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
-from tests.conftest import COSTS, free_exchanges, packs
+from tests.conftest import COSTS, free, ordered, packs
 from tests.system.bags import Values, compare, contents, net_change
 from tests.system.changes import SQL_TYPES, Scenario, insert, scenarios, values
 from tests.system.queries import COLUMNS, Query, queries
-from tidemill.search import lower_state, orders
+from tidemill.search import lower_state, orders, task
 from tidemill.settings import PACKS
 
 SEED = int(os.environ.get("TIDEMILL_SEED", "20260"))
@@ -97,7 +97,8 @@ def run(spark: SparkSession, scenario: Scenario, wanted: list[tuple[Query, Mode]
     if len(wanted[0][0].text) % 2:
         thresholds.enter_context(mock.patch.object(lower_state, "TOUCHED_FROM_ROWS", 0))
         thresholds.enter_context(mock.patch.object(orders, "FROM_ROWS", 0))
-        spark.conf.set(COSTS, free_exchanges())
+        thresholds.enter_context(mock.patch.object(task, "worth_ordering", ordered))
+        spark.conf.set(COSTS, free("exchange"))
         thresholds.callback(spark.conf.unset, COSTS)
     try:
         for i, (query, mode) in enumerate(wanted):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemill.calibrate.fit import Recipe
+from tidemill.search.costing import PAGE_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +30,7 @@ RECIPES: Mapping[str, Recipe] = {
     "search": Recipe("search", base="named"),
     "shuffle": Recipe("exchange", base="narrow"),
     "write": Recipe("write", base="wide"),
+    "order": Recipe("ordered", base="write"),
     "kept": Recipe("kept"),
     "file": Recipe("files"),
     "source": Recipe("scan", fixed=True),
@@ -88,10 +90,10 @@ class Data:
             made.write.parquet(path.as_uri())
         return self.spark.read.schema(made.schema).parquet(path.as_uri())
 
-    def write(self, rows: DataFrame) -> None:
+    def write(self, rows: DataFrame, **options: int) -> None:
         """Into a new folder."""
         self._written += 1
-        rows.write.parquet((self._folder / f"written_{self._written}").as_uri())
+        rows.write.options(**options).parquet((self._folder / f"written_{self._written}").as_uri())
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,11 @@ def _join(data: Data, rows: int) -> None:
     _summed(data.keys(rows, BROADCAST_ROWS).join(broadcast(small), "key").select("w", "v"))
 
 
+def _ordered(data: Data, rows: int) -> None:
+    """As the base of a state is written."""
+    data.write(data.made(rows).sortWithinPartitions("price"), **{"parquet.page.row.count.limit": PAGE_ROWS})
+
+
 def _step(data: Data, rows: int) -> None:
     data.write(data.table(rows).groupBy("line").sum("k"))
 
@@ -189,6 +196,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "exchange": Benchmark(ROWS, lambda data, n: _read(data.made(n).select(*NARROW).repartition(2, "k"))),
     "wide": Benchmark(HEAVY, lambda data, n: _read(data.made(n))),
     "write": Benchmark(HEAVY, lambda data, n: data.write(data.made(n))),
+    "ordered": Benchmark(HEAVY, _ordered),
     "step": Benchmark((100, 1_000), _step),
     "exchanges": Benchmark((100, 1_000), _exchanges),
 }

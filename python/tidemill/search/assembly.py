@@ -34,6 +34,7 @@ from tidemill.search.extract import Chosen, Extractor
 from tidemill.search.inspect import is_net, unable, view_keys
 from tidemill.search.lower import Lowerer, NotComputableError
 from tidemill.search.lowered import Lowered, Staged
+from tidemill.search.orders import Asked, asked_for_few
 from tidemill.search.run_plan import ExplainedPlan, StateSpec, Step, Volume
 from tidemill.search.seed import Candidate, advance, base, methods_of
 from tidemill.search.settle import Run, preference_apart
@@ -159,18 +160,22 @@ class Assembly:
             columns=columns,
             volume=Volume(compaction.rows, compaction.rows),
             first=compaction.first,
-            order=self._order(candidate) if compaction.first == 0 else None,
+            order=compaction.order,
         )
+        self._lie(candidate, step)
         self.steps.insert(len(self._compacted), step)
         self._compacted[candidate.name] = compaction
         self._handling += compaction.cost
 
-    def _order(self, candidate: Candidate) -> str | None:
-        """In which order a state's base is written."""
-        order = self._orders.get(candidate.name)
-        if order is not None:
-            self._lying[candidate.name] = order
-        return order
+    @property
+    def asked(self) -> dict[str, Asked]:
+        """What the steps so far ask states for by few keys, by their names."""
+        return asked_for_few(self.found.memo, self.found.facts, self._used, self._extractor.rows)
+
+    def _lie(self, candidate: Candidate, step: Step) -> None:
+        """Notes in which order a step writes a state's base."""
+        if step.order is not None:
+            self._lying[candidate.name] = step.order
 
     def _is_written(self, candidate: Candidate, group: int) -> bool:
         """Whether this run has written the state already: of two equal parts of a query one writes, both read."""
@@ -187,7 +192,11 @@ class Assembly:
 
     def _write(self, candidate: Candidate, mode: str, group: int, lowered: Lowered, volume: Volume) -> None:
         step = _state_step(candidate, mode, lowered, volume)
-        self.steps.append(replace(step, order=self._order(candidate)) if mode == "base" else step)
+        if mode == "base" and (order := self._orders.get(candidate.name)) is not None:
+            step = replace(step, order=order)
+            self._lie(candidate, step)
+            self._handling += self._model.ordering(self._extractor.rows(group))
+        self.steps.append(step)
         # Each row of a base counts 1: who reads it as the snapshot need not look at the counts.
         signed = mode == "segment" and lowered.count is not None
         self._stage(candidate, group, self.steps[-1].name, signed)
@@ -283,6 +292,7 @@ class Assembly:
             states=tuple(self._specs),
             behind=frozenset(self._behind),
             chosen=chosen,
+            asked=self.asked,
             explanation=Explanation(
                 self.found,
                 self._extractor,

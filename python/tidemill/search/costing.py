@@ -189,6 +189,10 @@ class CostModel(Protocol):
         """CPU time of a step that reads so many rows of a state, in so many files, and writes `merged` ones."""
         ...
 
+    def ordering(self, rows: float) -> CpuMs:
+        """CPU time that a base of so many rows costs more to write in the order of a column, on small pages."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Constant:

@@ -9,6 +9,7 @@ run: all of them, and the large ones alone, count the same.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, product
@@ -17,7 +18,9 @@ from typing import TypeAlias
 
 from tidemill.plan.ops import state_of
 from tidemill.rule.engine import Budget
+from tidemill.search.costing import CostModel
 from tidemill.search.extract import Extractor
+from tidemill.search.orders import asked_for_few
 from tidemill.search.space import Followed, Space
 
 Choosing: TypeAlias = Callable[[Collection[str], Followed], Extractor]
@@ -91,6 +94,25 @@ def worth_keeping(scenarios: Sequence[Scenario], prices: Prices, budget: Budget)
         if kept == before:
             break
     return kept
+
+
+def worth_ordering(scenarios: Sequence[Scenario], kept: Collection[str], model: CostModel) -> dict[str, str]:
+    """Of the states that are kept, by name, the fields in whose order their bases are worth writing: where runs like
+    these ask for so few keys that looking them up saves more than the order costs."""
+    saved: dict[tuple[str, str], float] = defaultdict(float)
+    rows = scenarios[0].found.facts.kept
+    for scenario in scenarios:
+        found, followed = scenario.found, scenario.found.followed(kept)
+        extractor = scenario.choices(kept, followed)
+        plan = extractor.planned([*followed.written, found.change], 0)
+        used = [(p.group, p.choice.expression) for p in plan if p.choice.expression is not None]
+        for name, asked in asked_for_few(found.memo, found.facts, used, extractor.rows).items():
+            saved[name, asked.field] += asked.saves(rows[name], model) / len(scenarios)
+    return {
+        name: field
+        for (name, field), saving in sorted(saved.items(), key=lambda item: item[1])
+        if name in kept and saving * RUNS_TO_EARN >= model.ordering(rows[name])
+    }
 
 
 def _needed(scenario: Scenario) -> frozenset[str]:

@@ -50,12 +50,12 @@ class PlanCache:
 
         Raises: what `search` does.
         """
-        if request.ahead or request.between or may_compact(request):
+        if request.ahead or request.between or may_compact(request, {}):
             return search(request)  # what such a run does is of this very moment
         kind, sizes = _kind(request), dict(_sizes(request))
         with self._lock:
             known = self._known.get(kind)
-            if known is not None and _near(known[0], sizes):
+            if known is not None and _near(known[0], sizes) and not may_compact(request, known[1].asked):
                 self._known.move_to_end(kind)
                 return known[1]
         found = search(request)

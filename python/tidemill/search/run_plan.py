@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
+from tidemill.search.orders import Asked
 from tidemill.search.wire import Wire
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class RunPlan:
     `estimated` in CPU milliseconds, not priced. `behind`: states that stay at the moment at which they stood. `chosen`:
     the packs among which the plan was looked for that the states were chosen by; of a run without output None, as it
     chooses none. `rejected`: what the plan that was weighed against this one is likely to take, where runs like it were
-    measured.
+    measured. `asked`: what it asks states for by few keys, by their names.
     """
 
     kind: str
@@ -80,6 +81,7 @@ class RunPlan:
     behind: frozenset[str]
     chosen: frozenset[str] | None
     rejected: float | None = None
+    asked: Mapping[str, Asked] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import TypeAlias
 
 from tidemill.memo.memo import Memo
@@ -63,8 +62,7 @@ class Space:
     """An explored memo and what extraction needs beside it.
 
     `root` is the view's relation, `now` the moment of the run that is planned; `standing`: the moment at which each
-    state stands that can be read; `orders`: the fields that states should be in the order of (see
-    `tidemill.search.orders`); `ways`: what was estimated of costs, the model being that of the planning call.
+    state stands that can be read; `ways`: what was estimated of costs, the model being that of the planning call.
     """
 
     memo: Memo
@@ -75,7 +73,6 @@ class Space:
     explored: Explored
     now: Time
     standing: Mapping[str, Time]
-    orders: Mapping[str, str]
     ways: Ways = field(default_factory=Ways)
 
     @property
@@ -150,7 +147,8 @@ class Kept:
         held: until when the view's change is held back; 0: it is not.
         rows: of what was written, by name (see `Facts.kept`).
         stored: states of another query of the view, to be read where they have what a candidate needs.
-        orders: by name of a state the field that its base is in the order of; None: all are as they should be.
+        orders: by name of a state the field that its base is in the order of; None: each is in the order of one by
+            which its rows are asked for.
     """
 
     states: Mapping[str, Time] | None
@@ -216,9 +214,8 @@ def space(
     facts, base_rows = estimate(sizes, root, {c.name: c.tvr for c in possible}, kept.rows, partial)
     named = {name: rows for name, rows in kept.rows.items() if name in read or " " in name or name == HELD}
     facts = replace(facts, kept={**named, **facts.kept}, known=_known(memo, measured))
-    wanted = orders(memo, lambda column: facts.groups([Col(column)], inf))
-    look_up(memo, wanted if kept.orders is None else kept.orders, lambda name: facts.kept.get(name, 0.0))
-    return Space(memo, root, tuple(possible), facts, base_rows, explored, now, standing, wanted)
+    look_up(memo, facts, orders(memo, facts) if kept.orders is None else kept.orders)
+    return Space(memo, root, tuple(possible), facts, base_rows, explored, now, standing)
 
 
 def _known(memo: Memo, measured: Measured) -> dict[int, Rows]:

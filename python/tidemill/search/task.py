@@ -18,8 +18,9 @@ from tidemill.search.compaction import Piece, due
 from tidemill.search.costing import CONTENT, HELD
 from tidemill.search.explanation import PlannedPoint, Search
 from tidemill.search.extract import Extractor, reads_the_past
-from tidemill.search.keeping import Prices, Scenario, worth_keeping
+from tidemill.search.keeping import Prices, Scenario, worth_keeping, worth_ordering
 from tidemill.search.models import cost_model
+from tidemill.search.orders import Asked
 from tidemill.search.request import PlanRequest
 from tidemill.search.run_plan import states_read
 from tidemill.search.seed import Candidate, answered_from_sources, base, owed_to
@@ -54,7 +55,7 @@ class PlanningTask:
         self.rules: list[Rule] = [r for r in rules if r.pack in request.settings.packs]
         self.budget = Budget(seconds=request.settings.time_limit)
         self._lying = {name: piece.order for name, piece in _bases(request) if piece.order is not None}
-        self._orders = self._lying
+        self._orders: Mapping[str, str] = self._lying
         self._started = time.monotonic()
         self._cut_off = False
 
@@ -198,25 +199,25 @@ class PlanningTask:
             stopped = TIME_LIMIT if self._cut_off else found.explored.stopped
             return Search(time.monotonic() - self._started, stopped)
 
-        return Assembly(
-            self.request.query, self.model, found, extractor, search, {**found.orders, **self._orders}, self._lying
-        )
+        return Assembly(self.request.query, self.model, found, extractor, search, self._orders, self._lying)
 
     def compact(self, run: Assembly, followed: Sequence[Candidate]) -> None:
         """Puts together the pieces of states that the run reads, where that pays for runs like it; of others, so that
         their files do not become too many."""
         if self.request.between:
             return  # what came before the content and since then is still told apart
-        read = states_read(run.steps)
+        read, asked = states_read(run.steps), run.asked
         # Equal parts of a query share one state.
         for candidate in {c.name: c for c in followed}.values():
             pieces = self.request.pieces.get(candidate.name, ())
-            compaction = due(pieces, self.model) if candidate.name in read or len(pieces) > MOST_UNREAD else None
+            if not pieces or (candidate.name not in read and len(pieces) <= MOST_UNREAD):
+                continue
+            compaction = due(pieces, self.model, asked.get(candidate.name))
             if compaction is not None:
                 run.compact(candidate, compaction)
 
     def worth_keeping(self) -> frozenset[str]:
-        """Names of the states to keep for changes like those to come."""
+        """Names of the states to keep for changes like those to come; those that it makes are in the order worth it."""
         kinds, cycle = self.request.query.sources, self.request.cycle
         sizes = {n: _size(s.rows, cycle.get(n)) for n, s in self.request.sources.items()}
         grown = max(1.0, ASSUMED_ROWS / max(sizes.values(), default=ASSUMED_ROWS))
@@ -228,7 +229,6 @@ class PlanningTask:
         likely = [assumed, *([] if cycle else _large_alone(assumed))]
         scenarios = [self._scenario(self.space([changes], Kept(None))) for changes in likely]
         found = scenarios[0].found
-        self._orders = {**found.orders, **self._orders}
         result = found.memo.form(found.root, at(SNAPSHOT, found.now))
 
         def filling(kept: Collection[str]) -> float:
@@ -238,16 +238,22 @@ class PlanningTask:
             saving = sum(self.model.save(anew.rows(group)) for group in written.written)
             return anew.costs(anew.planned([*written.written, result], 0))[0] + saving
 
-        return worth_keeping(scenarios, Prices(filling, self.model.save), self.budget)
+        kept = worth_keeping(scenarios, Prices(filling, self.model.save), self.budget)
+        self._orders = {**worth_ordering(scenarios, kept, self.model), **self._lying}
+        return kept
 
     def _scenario(self, found: Space) -> Scenario:
         return Scenario(found, lambda states, followed: self.extractor(found, states=states, followed=followed))
 
 
-def may_compact(request: PlanRequest) -> bool:
-    """Whether a run may put pieces of a state together."""
+def may_compact(request: PlanRequest, asked: Mapping[str, Asked]) -> bool:
+    """Whether a run may put pieces of a state together; `asked`: what it asks states for by few keys."""
     model = cost_model(request.settings.cost_model, request.settings.cost_constants)
-    return any(len(pieces) > MOST_UNREAD or due(pieces, model) is not None for pieces in request.pieces.values())
+    return any(
+        len(pieces) > MOST_UNREAD or due(pieces, model, asked.get(name)) is not None
+        for name, pieces in request.pieces.items()
+        if pieces
+    )
 
 
 def _bases(request: PlanRequest) -> list[tuple[str, Piece]]:
