@@ -67,7 +67,7 @@ def _change(rows: float, *, static: bool) -> SourceChange:
 
 
 def priced(plan: ExplainedPlan) -> float:
-    """The estimated cost of all points of a plan."""
+    """The estimated cost of all points of a plan; 0 if it leaves all to the last one, to be computed anew."""
     why = plan.explanation
     if not why.costs:
         return plan.estimated

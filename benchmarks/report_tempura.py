@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 from matplotlib import pyplot as plt
 
 from benchmarks.data import ROOT
-from benchmarks.tempura import ALL, METHODS, RECOMPUTE, SCENARIOS
+from benchmarks.tempura import ALL, METHODS, RECOMPUTE, SCENARIOS, Figures, alike
 
 PLOTS = ROOT / "docs" / "plots"
 NEAR = 1.1
 """Within 10 % of the best is as good as the best."""
-SAME = 1e-3
-"""Estimates of one plan differ by less, found in one way or in another."""
-Figures = Mapping[str, Any]
 mpl.rcParams["svg.hashsalt"] = "tidemill"  # the same figures give the same file
 
 
@@ -76,8 +71,7 @@ class _Cell:
 
     def alike(self, method: str, other: str) -> bool:
         """Whether two methods have the same plan."""
-        one, two = (self._by_method[m][0] for m in (method, other))
-        return all(_alike(one[run], two[run]) for run in ("first", "last"))
+        return alike(self._by_method[method][0], self._by_method[other][0])
 
     def range(self, method: str) -> tuple[float, float]:
         measured = [f["measured"] for f in self._by_plan(method)]
@@ -106,14 +100,6 @@ class _Cell:
     def tie(self) -> bool:
         """The rounds of both overlap."""
         return self.range(ALL)[0] <= self.range(self.best("measured"))[1]
-
-
-def _alike(one: Figures | None, other: Figures | None) -> bool:
-    """Whether two runs' plans are the same, by what is known of them."""
-    if one is None or other is None:
-        return one is other
-    estimates = [run["estimated_cost"] or 0.0 for run in (one, other)]
-    return one["jobs"] == other["jobs"] and math.isclose(*estimates, rel_tol=SAME)
 
 
 def _grid(figures: Sequence[Figures], note: str) -> Iterator[str]:
@@ -242,17 +228,23 @@ def _queries(figures: Sequence[Figures]) -> Iterator[str]:
 
 
 def _against_first(figures: Sequence[Figures], what: str) -> Iterator[str]:
-    """Medians over the queries of the ratios against the first value."""
+    """Medians over the queries of the ratios against the first value; of costs against the last one of packs, as with
+    few some queries have no plan but to compute all anew."""
     values = list(dict.fromkeys(f[what] for f in figures))
     by_place = {(f[what], f["query"]): f for f in figures}
     numbers = sorted({f["query"] for f in figures})
-    yield f"Medians over the queries {', '.join(map(str, numbers))}; ratios against the first line."
+    first, whole = values[0], values[-1] if what == "packs" else values[0]
+    yield f"Medians over the queries {', '.join(map(str, numbers))}; ratios against the first line, those of costs against"
+    yield f"the {'last' if what == 'packs' else 'first'}, over the queries that have a plan other than to compute all anew."
     yield ""
-    yield from _header([what, "seconds", "seconds, ratio", "rules fired, ratio", "groups, ratio", "plan's cost, ratio"])
+    shown = ("seconds", "seconds, ratio", "rules fired, ratio", "groups, ratio", "queries with a plan", "cost, ratio")
+    yield from _header([what, *shown])
     for value in values:
         ratios = [
-            statistics.median(by_place[value, n][name] / max(by_place[values[0], n][name], 1e-9) for n in numbers)
-            for name in ("seconds", "rules_fired", "groups", "cost")
+            f"{statistics.median(by_place[value, n][name] / by_place[first, n][name] for n in numbers):.2f}"
+            for name in ("seconds", "rules_fired", "groups")
         ]
         seconds = statistics.median(by_place[value, n]["seconds"] for n in numbers)
-        yield f"| {value} | {seconds:.2f} | {' | '.join(f'{r:.2f}' for r in ratios)} |"
+        costs = [by_place[value, n]["cost"] / by_place[whole, n]["cost"] for n in numbers if by_place[value, n]["cost"]]
+        cost = f"{statistics.median(costs):.2f}" if costs else ""
+        yield f"| {value} | {seconds:.2f} | {' | '.join(ratios)} | {len(costs)} | {cost} |"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from pyspark.sql import SparkSession
@@ -21,6 +23,10 @@ SALES = ("store_sales", "catalog_sales", "web_sales")
 RETURNS = ("store_returns", "catalog_returns", "web_returns")
 FACTS = SALES + RETURNS
 UNREAD = ("inventory",)
+Figures = Mapping[str, Any]
+"""What was measured of a view in one round."""
+SAME = 1e-3
+"""Estimates of one plan differ by less, found in one way or in another."""
 BUCKETS = 60
 """Facts are dealt into so many by a hash of their key; a pattern takes some for each run."""
 
@@ -109,6 +115,17 @@ def confs(scenario: Scenario, method: str) -> dict[str, str]:
     packs = {"delta", alone, RECOMPUTE}
     toggles = {f"spark.tidemill.method.{pack}.enabled": str(pack in packs).lower() for pack in PACKS}
     return {**scenario.confs, **toggles, "spark.tidemill.method.prefer": alone}
+
+
+def alike(one: Figures, other: Figures) -> bool:
+    """Whether two methods have the same plan for both runs, by what is known of them: estimates and numbers of jobs."""
+    pairs = [(one[run], other[run]) for run in ("first", "last")]
+    return all(mine is theirs if mine is None or theirs is None else _same(mine, theirs) for mine, theirs in pairs)
+
+
+def _same(one: Figures, other: Figures) -> bool:
+    estimates = [run["estimated_cost"] or 0.0 for run in (one, other)]
+    return one["jobs"] == other["jobs"] and math.isclose(*estimates, rel_tol=SAME)
 
 
 def expected(arrival: Arrival, rows: Mapping[str, int], text: str) -> str:
