@@ -234,8 +234,9 @@ def _against_first(figures: Sequence[Figures], what: str) -> Iterator[str]:
     by_place = {(f[what], f["query"]): f for f in figures}
     numbers = sorted({f["query"] for f in figures})
     first, whole = values[0], values[-1] if what == "packs" else values[0]
-    yield f"Medians over the queries {', '.join(map(str, numbers))}; ratios against the first line, those of costs against"
-    yield f"the {'last' if what == 'packs' else 'first'}, over the queries that have a plan other than to compute all anew."
+    queries, other = ", ".join(map(str, numbers)), "first" if whole == first else "last"
+    yield f"Medians over the queries {queries}; ratios against the first line, those of costs against"
+    yield f"the {other}, over the queries that have a plan other than to compute all anew."
     yield ""
     shown = ("seconds", "seconds, ratio", "rules fired, ratio", "groups, ratio", "queries with a plan", "cost, ratio")
     yield from _header([what, *shown])
