@@ -73,17 +73,18 @@ def _session(name: str) -> SparkSession:
 class TestGrid:
     """Cells of (arrival, scenario, query) with each method: a view lives through two runs.
 
-    Methods that turn out to have the same plan share what is measured: of a plan that was as often as there are rounds
-    no more runs are made.
+    Methods that turn out to have the same plan share what is measured, for whichever price: once it was `ENOUGH` times,
+    a plan is not run in further rounds.
     """
 
     runs: ClassVar[dict[object, list[tempura.Figures]]] = defaultdict(list)
-    """What was measured of each cell."""
+    """What was measured, by cells that may share it."""
 
-    def _measured(self, cell: object, method: str) -> int:
+    def _measured(self, cell: object, scenario: str, method: str) -> int:
         """How often the plan of a method was measured, whichever method had it."""
-        mine = next((run for run in self.runs[cell] if run["method"] == method), None)
-        return 0 if mine is None else sum(tempura.alike(mine, run) for run in self.runs[cell])
+        runs = self.runs[cell]
+        mine = next((run for run in runs if (run["scenario"], run["method"]) == (scenario, method)), None)
+        return 0 if mine is None else sum(tempura.alike(mine, run) for run in runs)
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -177,14 +178,14 @@ class TestGrid:
         round_: int,
     ) -> None:
         """The second run, after which the view must equal its query."""
-        cell, name = (arrival[0].name, scenario, query), _name(query, scenario, method, round_)
-        if self._measured(cell, method) >= ROUNDS:
+        kind, name = tempura.SCENARIOS[scenario], _name(query, scenario, method, round_)
+        cell = arrival[0].name, kind.price is None, query
+        if self._measured(cell, scenario, method) >= tempura.ENOUGH:
             view("DROP INCREMENTAL VIEW {}")
             pytest.skip("its plan was measured often enough")
         last: Row = benchmark.pedantic(view, args=("REFRESH INCREMENTAL VIEW {}",), rounds=1)
         runs = spark.sql(f"SHOW REFRESHES IN {name}").collect()
         first = runs[1] if len(runs) > 1 else None
-        kind = tempura.SCENARIOS[scenario]
         benchmark.extra_info.update(
             part="grid",
             scale=SCALE,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import matplotlib as mpl
 from matplotlib import pyplot as plt
@@ -16,6 +18,7 @@ from benchmarks.tempura import ALL, METHODS, RECOMPUTE, SCENARIOS, Figures, alik
 PLOTS = ROOT / "docs" / "plots"
 NEAR = 1.1
 """Within 10 % of the best is as good as the best."""
+Maker: TypeAlias = Callable[[Sequence[Figures], str], Iterator[str]]
 mpl.rcParams["svg.hashsalt"] = "tidemill"  # the same figures give the same file
 
 
@@ -25,7 +28,7 @@ def sections(figures: Sequence[Figures], note: str) -> Iterator[tuple[str, list[
     parts: dict[str, list[Figures]] = defaultdict(list)
     for f in figures:
         parts[f"grid {f['scenario']}" if f["part"] == "grid" else f["part"]].append(f)
-    makers = {"example": _example, "planning": _planning, "grid": _grid}
+    makers: Mapping[str, Maker] = {"example": _example, "planning": _planning, "grid": partial(_grid, figures)}
     for part, found in parts.items():
         yield part, [*makers[part.split()[0]](found, note)]
 
@@ -52,9 +55,13 @@ class _Cell:
 
     Methods whose estimates and numbers of jobs agree in both runs have the same plan. What is measured of one is
     measured of all: their rounds count together, or the best of five equal ones would be the luckiest.
+
+    `others`: figures of the same queries and arrivals for another price, which count where the plan is the same.
     """
 
-    def __init__(self, figures: Sequence[Figures]) -> None:
+    def __init__(self, figures: Sequence[Figures], others: Sequence[Figures]) -> None:
+        self._scenario = SCENARIOS[figures[0]["scenario"]]
+        self._all = (*figures, *others)
         self._by_method: dict[str, list[Figures]] = defaultdict(list)
         for f in figures:
             self._by_method[f["method"]].append(f)
@@ -63,18 +70,22 @@ class _Cell:
         return len(self._by_method.get(method, ()))
 
     def of(self, method: str, name: str) -> float:
-        """The median over the rounds."""
-        return statistics.median(float(f[name]) for f in self._by_plan(method))
+        """The median over the rounds of what is estimated or measured."""
+        return statistics.median(self._priced(f, name) for f in self._by_plan(method))
+
+    def _priced(self, f: Figures, name: str) -> float:
+        first, last = (float((f[run] or {}).get(COMPARED[name]) or 0.0) for run in ("first", "last"))
+        return self._scenario.priced(first, last)
 
     def _by_plan(self, method: str) -> list[Figures]:
-        return [f for other in self._by_method if self.alike(method, other) for f in self._by_method[other]]
+        return [f for f in self._all if alike(self._by_method[method][0], f)]
 
     def alike(self, method: str, other: str) -> bool:
         """Whether two methods have the same plan."""
         return alike(self._by_method[method][0], self._by_method[other][0])
 
     def range(self, method: str) -> tuple[float, float]:
-        measured = [f["measured"] for f in self._by_plan(method)]
+        measured = [self._priced(f, "measured") for f in self._by_plan(method)]
         return min(measured), max(measured)
 
     def state_bytes(self, method: str) -> float:
@@ -102,12 +113,17 @@ class _Cell:
         return self.range(ALL)[0] <= self.range(self.best("measured"))[1]
 
 
-def _grid(figures: Sequence[Figures], note: str) -> Iterator[str]:
+def _grid(everything: Sequence[Figures], figures: Sequence[Figures], note: str) -> Iterator[str]:
     scenario = figures[0]["scenario"]
     cells: dict[tuple[str, int], list[Figures]] = defaultdict(list)
+    others: dict[tuple[str, int], list[Figures]] = defaultdict(list)
     for f in figures:
         cells[f["arrival"], f["query"]].append(f)
-    found = {key: _Cell(each) for key, each in cells.items()}
+    for f in everything:
+        priced = f["part"] == "grid" and None not in {SCENARIOS[f["scenario"]].price, SCENARIOS[scenario].price}
+        if priced and f["scenario"] != scenario:
+            others[f["arrival"], f["query"]].append(f)
+    found = {key: _Cell(each, others[key]) for key, each in cells.items()}
     by_estimate = sum(c.holds_by_estimate for c in found.values())
     near = sum(c.holds_by_measurement for c in found.values())
     tied = sum(c.holds_by_measurement or c.tie for c in found.values())
@@ -118,7 +134,7 @@ def _grid(figures: Sequence[Figures], note: str) -> Iterator[str]:
     less = {name: sum(c.of(ALL, name) <= c.of(RECOMPUTE, name) for c in found.values()) for name in COMPARED}
     yield f"At or below computing all anew in {less['estimated']} by estimate, in {less['measured']} by measurement."
     own = sum(not any(c.alike(ALL, m) for m in METHODS if m != ALL) for c in found.values())
-    yield f"A plan that no method alone has in {own}; methods that have the same plan share their rounds."
+    yield f"A plan that no method alone has in {own}; who has the same plan shares its rounds, for whichever price."
     yield ""
     yield "Estimated / measured, as shares of IM-1."
     yield ""
@@ -133,8 +149,8 @@ def _grid(figures: Sequence[Figures], note: str) -> Iterator[str]:
     yield from _misled(found, figures)
 
 
-COMPARED = ("estimated", "measured")
-"""What of a method is compared with computing all anew."""
+COMPARED = {"estimated": "estimated_cost", "measured": "cpu_ms"}
+"""What methods are compared by, as it is called of a run."""
 TOLD = {
     name: "the second run's cost" if s.price is None else f"both runs' cost, the first at {s.price:g}"
     for name, s in SCENARIOS.items()

@@ -25,6 +25,8 @@ FACTS = SALES + RETURNS
 UNREAD = ("inventory",)
 Figures = Mapping[str, Any]
 """What was measured of a view in one round."""
+ENOUGH = 3
+"""Times that a plan is measured, as far as there are rounds for it."""
 SAME = 1e-3
 """Estimates of one plan differ by less, found in one way or in another."""
 BUCKETS = 60
