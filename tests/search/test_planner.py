@@ -163,6 +163,8 @@ def test_the_states_that_the_next_run_reads_are_kept() -> None:
     assert [s.form for s in plan.states] == ["attribute"]
     assert [(s.target, s.mode) for s in plan.steps] == [("state", "base"), ("result", None)]
     assert "staged" in operators(plan.steps[-1].plan)  # the result is made from the state
+    # Of these steps one reads the source, which does not count, the other the 200 groups that the first one wrote.
+    assert [s.volume.read for s in plan.steps] == [0.0, 200.0]
     assert planned(SUMS, first=True, policy="FULL").states == ()
     assert planned(EXTREMA, first=True).states == ()
     after = planned(SUMS, states=frozenset(s.name for s in plan.states))
