@@ -3,7 +3,7 @@
 For each join, aggregate and DISTINCT of the query, the signed rows that arrive at it in a run. Rows of a stored or
 re-read other side are not counted; a join that a method splits counts once: its semi and anti joins only where nothing
 else of it is computed; merges, pads and other helpers count nothing; a part that is computed again counts all its input
-rows, beside those that arrive (sql.md, spark.tidemill.cost.model). An inner join of several inputs is one join here.
+rows, beside those that arrive. An inner join of several inputs is one join here.
 """
 
 from __future__ import annotations

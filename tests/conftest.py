@@ -173,8 +173,8 @@ def db(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
 def difference(spark: SparkSession, view: str, query: str) -> tuple[int, int]:
     """Rows of `query` that `view` lacks, and rows of `view` that `query` does not give; one job.
 
-    Two-way bag comparison by signs (design.md, section 11). Doubles and floats are compared by nine significant
-    digits, maps by their sorted entries.
+    Two-way bag comparison by signs. Doubles and floats are compared by nine significant digits, maps by
+    their sorted entries.
     """
     columns = []
     for field in spark.table(view).schema.fields:

@@ -18,7 +18,7 @@ def left_outer_join(m: Match) -> Iterator[Result]:
               with T = L.old |x dR, the old left rows that some changed right row matches
 
     Why: only left rows that meet a changed right row can gain or lose their pad. A row matched before and after, or
-        neither, adds and takes away the same pad (pitfalls: "true add" and "true delete" without counting matches).
+        neither, adds and takes away the same pad ("true add" and "true delete" without counting matches).
         Where c has equalities, both sides are first cut down to the keys at hand, so that what is joined is small.
     Unsafe: if the anti joins tested less than the whole of c: a row that matches on the key but fails another conjunct
         is padded. NULL keys match nothing under `=` and stay padded; they pass every step unharmed.

@@ -1,4 +1,4 @@
-"""The text format of plans: printable and parseable (style.md 8)."""
+"""The text format of plans: printable and parseable."""
 
 from __future__ import annotations
 

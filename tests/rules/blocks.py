@@ -1,4 +1,4 @@
-"""Text blocks that test rules (style.md 9): a command with flags, a query, `----`, what is expected.
+"""Text blocks that test rules: a command with flags, a query, `----`, what is expected.
 
     rule expect=linear changed=t
     source 0 t [a: long] rows=1000

@@ -1,4 +1,4 @@
-"""Runs the text blocks of each rule, and holds the rules to their form (style.md 1, 3, 9, 10)."""
+"""Runs the text blocks of each rule, and holds the rules to their form."""
 
 from __future__ import annotations
 

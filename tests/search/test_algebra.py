@@ -1,4 +1,4 @@
-"""Random views over random changes, with every pack, rules off, costs shaken: the algebra is exact (design.md 11)."""
+"""Random views over random changes, with every pack, rules off, costs shaken: the algebra is exact."""
 
 from __future__ import annotations
 

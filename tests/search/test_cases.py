@@ -1,4 +1,4 @@
-"""Chosen views, operator by operator, each pack preferred in turn: the traps of design.md section 6, every time."""
+"""Chosen views, operator by operator, each pack preferred in turn: the traps of each operator, every time."""
 
 from __future__ import annotations
 

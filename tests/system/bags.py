@@ -2,7 +2,7 @@
 
 The shared oracle (tests/conftest.py) compares doubles by their leading digits, which is right until sums cancel. Random
 data holds 1e16 beside 1, so here each inexact column of the query comes with a scale: the sum of the absolute values
-that went into it (sql.md, "Equality").
+that went into it.
 """
 
 from __future__ import annotations

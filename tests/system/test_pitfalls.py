@@ -1,4 +1,4 @@
-"""One test for each way of getting it wrong that this surface can meet; numbers as in the list of pitfalls.
+"""One test for each way of getting it wrong that this surface can meet.
 
 Each test works in keys of its own within shared tables, so that it is cheap and any order of the tests is right.
 """

@@ -1,4 +1,4 @@
-"""Schemas that change: columns that a view reads, and columns that it does not (design 9a.7)."""
+"""Schemas that change: columns that a view reads, and columns that it does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON document of sql.md, "EXPLAIN INCREMENTAL ... JSON". The other ways to show a plan are made from it."""
+"""The JSON document of EXPLAIN INCREMENTAL JSON. The other ways to show a plan are made from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Invariants of the memo, asserted after every rule in tests (style.md 11)."""
+"""Invariants of the memo, asserted after every rule in tests."""
 
 from __future__ import annotations
 

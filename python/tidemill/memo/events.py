@@ -1,4 +1,4 @@
-"""The one event stream of planning; traces, statistics and provenance are its readers (style.md 13)."""
+"""The one event stream of planning; traces, statistics and provenance are its readers."""
 
 from __future__ import annotations
 

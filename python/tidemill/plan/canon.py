@@ -1,4 +1,4 @@
-"""Names of states: a hash of what a relation is, independent of handles and ids (design.md 9a.5).
+"""Names of states: a hash of what a relation is, independent of handles and ids.
 
 The canonical text of a relation names columns by (source id, field) or by the text of what computes them, and
 expressions by Catalyst's canonical text. Two analyses of one query, in two processes, give the same name.

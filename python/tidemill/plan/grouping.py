@@ -16,7 +16,7 @@ _EXACT = frozenset(
 def groupable(column: int, kind: str) -> Expr:
     """The column, or where Spark cannot group by its type a value that is equal if the column's is.
 
-    Maps compare by sorted entries, variants by their JSON (sql.md, "Equality"). A map or variant inside another type is
+    Maps compare by sorted entries, variants by their JSON. A map or variant inside another type is
     compared by its JSON text; two texts of one nested map may differ, which leaves both rows in a net and no wrong one.
     """
     parsed = type_from_text(kind)

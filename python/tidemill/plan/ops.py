@@ -212,7 +212,7 @@ class Unsign:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """Attribute form: per key, the parts that merge by addition (design.md section 2). Input plain or signed."""
+    """Attribute form: per key, the parts that merge by addition. Input plain or signed."""
 
     keys: Named
     calls: Named

@@ -1,4 +1,4 @@
-"""Derived properties of operators (design.md 9a.15): columns, keys, reproducibility, and the class of an operator.
+"""Derived properties of operators: columns, keys, reproducibility, and the class of an operator.
 
 Half of the preconditions of rules are questions asked here.
 """

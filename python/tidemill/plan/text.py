@@ -1,4 +1,4 @@
-"""The one text format of plans, for people and for tests: printable and parseable (style.md 8).
+"""The one text format of plans, for people and for tests: printable and parseable.
 
 A line per operator, inputs indented by two spaces below it:
 

@@ -1,4 +1,4 @@
-"""The rule engine: one worklist, budgets, and a reason for having stopped (style.md 12 to 14)."""
+"""The rule engine: one worklist, budgets, and a reason for having stopped."""
 
 from __future__ import annotations
 

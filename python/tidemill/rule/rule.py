@@ -1,4 +1,4 @@
-"""What a rule is: a pattern, a body, and three kinds of results (style.md 1 to 7).
+"""What a rule is: a pattern, a body, and three kinds of results.
 
 A rule file holds one function:
 

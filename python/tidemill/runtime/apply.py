@@ -1,9 +1,9 @@
 """Applies the signed delta of a view to its Parquet result: only files that hold changed rows are written anew.
 
-A keyed view replaces rows by key (`<=>`); any other view is a bag, and each touched row value gets its final count
-(design 9a.3). Inserts alone add files. A small result is rewritten whole, since one job on few bytes costs less than
-looking for the touched files. Small files do not pile up: some are put together on the way (`crowded`). Where the
-result is partitioned, all this goes for each partition that the delta touches; the others stay as they are.
+A keyed view replaces rows by key (`<=>`); any other view is a bag, and each touched row value gets its final count.
+Inserts alone add files. A small result is rewritten whole, since one job on few bytes costs less than looking for the
+touched files. Small files do not pile up: some are put together on the way (`crowded`). Where the result is
+partitioned, all this goes for each partition that the delta touches; the others stay as they are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidemill.runtime.wire import Ids, Node
 
 MEBIBYTE = 1 << 20
 # Below this size rewriting everything (one job) is as cheap as finding the touched files first (two jobs): a read of
-# 16 MiB of Parquet takes about as long as the floor of one local job, 0.15 s (design.md, section 3).
+# 16 MiB of Parquet takes about as long as the floor of one local job, 0.15 s.
 SMALL_RESULT_BYTES = 16 * MEBIBYTE
 # So many small files and a run puts them together on the way.
 CROWD = 8

@@ -1,7 +1,7 @@
 """REFRESH ... CASCADE: the views that a view reads are refreshed first, all at one pin of the base sources.
 
-So a view that reads one table along several ways sees one position of it, however much is written meanwhile (design
-9a.12). Each view is a run and a commit of its own: what was committed before a failure stays.
+So a view that reads one table along several ways sees one position of it, however much is written meanwhile.
+Each view is a run and a commit of its own: what was committed before a failure stays.
 """
 
 from __future__ import annotations

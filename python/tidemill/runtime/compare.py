@@ -1,4 +1,4 @@
-"""Two-way comparison of a view's stored content with its query, as bags (sql.md, "Equality").
+"""Two-way comparison of a view's stored content with its query, as bags.
 
 One job: the query's rows with count +1, the stored rows with count -1, grouped by all columns; what does not sum to 0
 differs. Doubles and floats are grouped by eleven significant digits; a pair that falls on two sides of a rounding

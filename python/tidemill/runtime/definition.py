@@ -1,7 +1,7 @@
 """The definition of a view: what CREATE, OR REPLACE or ALTER ... AS fixed, and what ALTER has amended since.
 
-The truth about a view lies under its location; the catalog entry only points there (design 9a.8). Definitions are
-numbered from 0, each a file of its own that never changes: `_tidemill/view.json`, then
+The truth about a view lies under its location; the catalog entry only points there. Definitions are numbered
+from 0, each a file of its own that never changes: `_tidemill/view.json`, then
 `_tidemill/definition/<number>.json`. Which one counts is said by the newest entry of the log, so that a query and its
 content change in one commit. Amendments (schedule, policy, comment, properties, suspended; where an attached view
 reads its query now) are the actions of ALTER, one file each, `_tidemill/amendments/<number>.json`; they apply in the

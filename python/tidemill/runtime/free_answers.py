@@ -1,5 +1,4 @@
-"""LIMIT leaves freedom: all rows ranked before the cut must be there, and of the rows tied at the cut any (sql.md,
-"Equality").
+"""LIMIT leaves freedom: all rows ranked before the cut must be there, and of the rows tied at the cut any.
 
 Used by VERIFY when the plain comparison finds a difference and the query ends in a LIMIT.
 """

@@ -1,4 +1,4 @@
-"""The row of REFRESH and of SHOW REFRESHES: its columns in their order (sql.md, "Use")."""
+"""The row of REFRESH and of SHOW REFRESHES: its columns in their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of a view: one entry per run, the only commit point (design 9a.1).
+"""The log of a view: one entry per run, the only commit point.
 
 Entries are `<location>/_tidemill/log/<run, 20 digits>.json`.
 Runs are numbered from 0 without gaps.  Entries are created if absent, so of two runs that want the same number one

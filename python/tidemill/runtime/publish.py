@@ -1,4 +1,4 @@
-"""Publishing a run: Spark's own file-sink manifest names the view's live files (design 9a.2).
+"""Publishing a run: Spark's own file-sink manifest names the view's live files.
 
 `<location>/_spark_metadata/<run>.compact` lists all of them, in the format of Spark's `FileStreamSinkLog`: a line "v1",
 then one JSON object per file.  Spark reads the highest compacted batch and what follows it, so a plain `USING parquet

@@ -1,4 +1,4 @@
-"""What one commit says: the content of a log entry, as the runtime reads and writes it (design 9a.1).
+"""What one commit says: the content of a log entry, as the runtime reads and writes it.
 
 Everything that the next run needs stands here: live files, states, positions; and everything that SHOW REFRESHES
 tells.

@@ -1,7 +1,7 @@
 """CREATE OR REPLACE of a view that exists, and ALTER ... AS: fill by the new query, then switch in one commit.
 
 Readers see the old content until the commit; a failure leaves the old view. States of the old query that the new one
-can use are brought up to date instead of being made anew: their names say what they are (design 9a.5).
+can use are brought up to date instead of being made anew: their names say what they are.
 """
 
 from __future__ import annotations

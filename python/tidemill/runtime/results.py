@@ -1,8 +1,8 @@
 """The format of a view's result: how the files that the log names are shown to those who do not read the log.
 
 Whatever the format, the files are the same Parquet files, written by `apply`, and publishing comes after the commit and
-can always be done again (design 9a.2). `parquet`: Spark's own file-sink manifest. `delta`: a Delta table at the
-location, whose transactions add and remove those files and carry the number of the run.
+can always be done again. `parquet`: Spark's own file-sink manifest. `delta`: a Delta table at the location, whose
+transactions add and remove those files and carry the number of the run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One run of a view: plan steps, stage, apply, one commit, publish.
 
-Everything before the commit can be thrown away, everything after it can be done again (design 9a.1, 9a.2).
+Everything before the commit can be thrown away, everything after it can be done again.
 """
 
 from __future__ import annotations

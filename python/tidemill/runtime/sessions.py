@@ -1,6 +1,6 @@
 """The session a run works in: a clone of the caller's with the view's captured settings and physical ones of its own.
 
-The caller's session is never changed (design 9a.10).
+The caller's session is never changed.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class View:
         return View(definition, self.files, self.head, self.entry)
 
     def publish_if_behind(self) -> None:
-        """Does what a statement that died behind its commit left undone (design 9a.2).
+        """Does what a statement that died behind its commit left undone.
 
         The content first, then the columns in the catalog: readers take the newest run that has the catalog's columns.
         """

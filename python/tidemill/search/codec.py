@@ -1,4 +1,4 @@
-"""What a search is asked and what it finds as JSON, for searches in processes of their own (design 9a.11)."""
+"""What a search is asked and what it finds as JSON, for searches in processes of their own."""
 
 from __future__ import annotations
 

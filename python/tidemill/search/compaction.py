@@ -1,4 +1,4 @@
-"""When the pieces of a state are put together (design 7: "compacted when reading costs more than merging").
+"""When the pieces of a state are put together: where reading them costs more than merging.
 
 A state is a base and, in order of writing, segments. Each run that follows the state adds a segment, so what a read
 costs grows, by files and by rows whose keys came again. Pieces are merged from some piece on to the newest, by two

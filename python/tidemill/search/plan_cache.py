@@ -1,4 +1,4 @@
-"""Plans that were made before, for runs like the one that is asked for (design 9a.9).
+"""Plans that were made before, for runs like the one that is asked for.
 
 Two runs are alike if the planner would be told the same but for sizes: the query as analysed, what kind of thing
 happened to each source, which states there are and where they stand, the settings. Of such a run the plan is taken over

@@ -31,8 +31,8 @@ PLANNED_AHEAD = 3
 
 
 def planned_with(points: Sequence[Point]) -> tuple[Point, ...]:
-    """The points to come that are planned jointly with a run (design 9a.9); what is expected until one that is left out
-    is expected until the next.
+    """The points to come that are planned jointly with a run; what is expected until one that is left out is expected
+    until the next.
 
     >>> [p.price for p in planned_with([Point(float(price), price == 5, {}) for price in (3, 1, 4, 2, 5)])]
     [1.0, 2.0, 5.0]

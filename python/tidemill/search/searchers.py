@@ -1,4 +1,4 @@
-"""Long searches run in processes of their own, so that no other statement waits for the interpreter (design 9a.11)."""
+"""Long searches run in processes of their own, so that no other statement waits for the interpreter."""
 
 from __future__ import annotations
 

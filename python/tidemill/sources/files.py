@@ -1,6 +1,6 @@
 """Tables and paths of Parquet, ORC, CSV or JSON files.
 
-A position is a listing; new files are insertions (design 10).
+A position is a listing; new files are insertions.
 """
 
 from __future__ import annotations

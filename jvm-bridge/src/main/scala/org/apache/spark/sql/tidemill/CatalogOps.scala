@@ -59,7 +59,7 @@ private[tidemill] object CatalogOps {
 
   /**
    * {"name": [catalog, database, table], "supported": bool}: as Spark would resolve the name. Catalogs other than the
-   * session's are not supported (design 9a.8).
+   * session's are not supported.
    */
   private def qualify(session: SparkSession, parts: Seq[String]): JValue = {
     val manager = session.sessionState.catalogManager

@@ -69,7 +69,7 @@ private[tidemill] object FileSource {
     case other => other.toString
   }
 
-  /** A table made anew is another source even where its files are the same: location and time of creation (design 9a.5). */
+  /** A table made anew is another source even where its files are the same: location and time of creation. */
   private def idOf(table: Option[CatalogTable], roots: Seq[String]): String =
     table.map(t => s"${t.location}|${t.createTime}").getOrElse(roots.sorted.mkString("|"))
 

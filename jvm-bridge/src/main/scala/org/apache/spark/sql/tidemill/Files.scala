@@ -143,7 +143,7 @@ object Files {
       case Left(_) => unlessTaken(work, attempts - 1)
     }
 
-  /** Local: a complete temporary file is hard-linked to its name, which fails if the name is taken (design.md 9a.1). */
+  /** Local: a complete temporary file is hard-linked to its name, which fails if the name is taken. */
   private def linkNew(target: NioPath, text: String, fs: FileSystem): Boolean = {
     val temporary = writeTemporary(target, text, fs)
     try {

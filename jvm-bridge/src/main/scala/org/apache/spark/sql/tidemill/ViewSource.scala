@@ -16,7 +16,7 @@ import org.apache.spark.sql.types.{LongType, StructType}
 
 /**
  * An incremental view that feeds another one. Position: {"run": n, "id": text}, the last run with output, read from the
- * view's log: what counts is the commit, not what plain readers see already (design 9a.1 and 9a.2).
+ * view's log: what counts is the commit, not what plain readers see already.
  *
  * Of a log entry this reads: "output" (bool), "files" (live ones) and "delta" (null if the run knows no difference), both
  * lists of {"path", "bytes", "modified"}, "rows" (of the content, null if unknown), and "metrics"."rows_out". A value
