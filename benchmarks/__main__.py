@@ -6,6 +6,7 @@ table into docs/benchmarks.md.
 
 import argparse
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def main() -> int:
         options += ["-k", arguments.only]
     status = pytest.main([str(HERE / f"bench_{arguments.name}.py"), *options, f"--benchmark-json={figures}"])
     if status == pytest.ExitCode.OK and not arguments.no_report:
-        report.write(figures, f"./build.sh bench {' '.join(sys.argv[1:])}")
+        report.write(figures, f"./build.sh bench {shlex.join(sys.argv[1:])}")
     return int(status)
 
 
