@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import Row, SparkSession
@@ -14,7 +15,7 @@ from pyspark.sql import Row, SparkSession
 import tidemill
 from tests.conftest import Oracle, location_of
 from tests.runtime.conftest import SUMMARY
-from tidemill.runtime import views
+from tidemill.runtime import planning, views
 from tidemill.search import past
 
 COLUMNS = (
@@ -47,6 +48,40 @@ def test_columns_and_order(spark: SparkSession, sales: str) -> None:
         assert len(row.positions) == 2
     assert rows[0].positions != rows[1].positions
     assert spark.sql("SHOW REFRESHES IN summary LIMIT 1").collect() == rows[:1]
+
+
+AS_SUMMARY = f"INCREMENTAL VIEW summary SCHEDULE (ON DEMAND) AS {SUMMARY}"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"CREATE {AS_SUMMARY}",
+        f"CREATE OR REPLACE {AS_SUMMARY}",
+        f"ALTER INCREMENTAL VIEW summary AS {SUMMARY}",
+        "REFRESH INCREMENTAL VIEW summary",
+    ],
+    ids=lambda text: text.split(" INCREMENTAL")[0],
+)
+def test_a_run_begins_before_it_is_planned(
+    spark: SparkSession, sales: str, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    """What analysing and planning take is in its duration."""
+    if not statement.startswith("CREATE INCREMENTAL"):
+        spark.sql(f"CREATE {AS_SUMMARY}")
+        spark.sql("INSERT INTO sales VALUES ('o5','c2',300)")
+    planned_at: list[datetime] = []
+    for name in ("filling", "plan", "plan_again"):
+        known = getattr(planning, name)
+
+        def noted(*args: Any, known: Callable[..., object] = known, **more: Any) -> object:
+            planned_at.append(datetime.now())
+            return known(*args, **more)
+
+        monkeypatch.setattr(planning, name, noted)
+    spark.sql(statement)
+    row = spark.sql("SHOW REFRESHES IN summary").collect()[0]
+    assert row.started_at < planned_at[0]
 
 
 def test_regret(spark: SparkSession, sales: str, refresh: Callable[..., Row], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ from tidemill.runtime.arrivals import moved
 from tidemill.runtime.definition import DROPPING
 from tidemill.runtime.draft import Draft, drafted
 from tidemill.runtime.files import Files, child
-from tidemill.runtime.running import Occasion
 from tidemill.runtime.views import View
 from tidemill.sql.statements import (
     Action,
@@ -94,8 +93,7 @@ def _amended(jvm: Jvm, view: View, draft: Draft) -> View:
 def _fill(jvm: Jvm, view: View, draft: Draft) -> None:
     settings = sessions.planner_settings(jvm)
     situation, plan = planning.filling(draft.working, draft.document, view.definition.terms, settings)
-    occasion = Occasion.now(len(draft.statement.schedule), "CREATE")
-    view.publish(running.run(draft.working, view, situation, lambda _: plan, occasion))
+    view.publish(running.run(draft.working, view, situation, lambda _: plan, draft.occasion))
 
 
 def _difference(view: View, draft: Draft) -> str | None:

@@ -19,7 +19,6 @@ from tidemill.runtime.definition import VIEW_FILE, Definition
 from tidemill.runtime.draft import Draft, drafted
 from tidemill.runtime.files import Files, UndecidedError, child
 from tidemill.runtime.replace import replace_view
-from tidemill.runtime.running import Occasion
 from tidemill.runtime.views import View
 from tidemill.sql.statements import Create
 
@@ -81,8 +80,7 @@ def _make(jvm: Jvm, files: Files, definition: Definition, draft: Draft) -> None:
         if create.deferred:
             view.result.prepare()
         else:
-            occasion = Occasion.now(len(create.schedule), "CREATE")
-            view.publish(running.run(draft.working, view, situation, lambda _: plan, occasion))
+            view.publish(running.run(draft.working, view, situation, lambda _: plan, draft.occasion))
         catalog.create_entry(
             jvm,
             definition.name,

@@ -13,6 +13,7 @@ from tidemill.errors import TidemillError
 from tidemill.runtime import analysis, arrivals, graph, sessions, wire
 from tidemill.runtime.definition import ViewColumn
 from tidemill.runtime.foresight import foreseen
+from tidemill.runtime.running import Occasion
 from tidemill.sql.codec import to_json
 from tidemill.sql.not_yet import not_in_effect
 from tidemill.sql.statements import Create
@@ -22,7 +23,10 @@ CASE_SENSITIVE = "spark.sql.caseSensitive"
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A statement, analysed in a working session under the settings that the view will keep."""
+    """A statement, analysed in a working session under the settings that the view will keep.
+
+    `occasion`: of the run that fills the view; it began with the analysis.
+    """
 
     statement: Create
     name: tuple[str, ...]
@@ -31,6 +35,7 @@ class Draft:
     document: analysis.Document
     columns: tuple[ViewColumn, ...]
     query_columns: tuple[str, ...]
+    occasion: Occasion
 
     def fields(self) -> dict[str, Any]:
         """The fields of a `Definition` that the query decides."""
@@ -70,6 +75,7 @@ def drafted(jvm: Jvm, statement: Create, name: tuple[str, ...]) -> Iterator[Draf
     Raises TIDEMILL_TEMPORARY_OBJECT, TIDEMILL_NON_DETERMINISTIC, TIDEMILL_COLUMN_MISMATCH, TIDEMILL_INVALID_CLAUSE
     (EXPECT), RECURSIVE_VIEW, and what Spark says.
     """
+    occasion = Occasion.now(len(statement.schedule), "CREATE")
     captured = sessions.captured(jvm)
     working = sessions.working(jvm, captured["confs"])
     assert isinstance(statement.query, str), "the iterative form is refused by the parser"
@@ -82,7 +88,8 @@ def drafted(jvm: Jvm, statement: Create, name: tuple[str, ...]) -> Iterator[Draf
         statement = replace(statement, partitioned_by=partitions)
         named = {**found, "output": [[c, v.name] for (c, _), v in zip(found["output"], columns, strict=True)]}
         document = analysis.partitioned(named, partitions)
-        yield Draft(statement, name, working, captured, document, columns, tuple(n for _, n in found["output"]))
+        names = tuple(name for _, name in found["output"])
+        yield Draft(statement, name, working, captured, document, columns, names, occasion)
 
 
 def _columns(statement: Create, document: analysis.Document, name: Sequence[str]) -> tuple[ViewColumn, ...]:

@@ -21,7 +21,6 @@ from tidemill.runtime.draft import Draft, drafted
 from tidemill.runtime.files import UndecidedError, child
 from tidemill.runtime.planning import Asked
 from tidemill.runtime.record import Record
-from tidemill.runtime.running import Occasion
 from tidemill.runtime.situation import Situation, survey
 from tidemill.runtime.views import Lost, View
 from tidemill.search.run_plan import RunPlan
@@ -102,8 +101,7 @@ def _filled(
     if not switched.files.write_new(file, definition.to_json()):
         raise TidemillError("TIDEMILL_CONCURRENT_REFRESH", {"view": definition.qualified})
     try:
-        occasion = Occasion.now(len(definition.create.schedule), "CREATE")
-        return running.run(draft.working, switched, situation, planned, occasion, lost)
+        return running.run(draft.working, switched, situation, planned, draft.occasion, lost)
     except UndecidedError:
         raise
     except BaseException:
