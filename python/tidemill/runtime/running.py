@@ -1,4 +1,4 @@
-"""One run of a view: plan steps, stage, apply, one commit, publish.
+"""One run of a view: plan steps, stage, apply, one commit; to publish it is left to the caller.
 
 Everything before the commit can be thrown away, everything after it can be done again.
 """

@@ -1,4 +1,4 @@
-"""Extraction: the cheapest way to have each group at each run, by dynamic programming over (group, run).
+"""Extraction: the plan that comes of the cheapest ways to have each group at each run, which `settle` finds.
 
 A run reads its sources at a moment of the timeline, and a unit of its work has a price. What a run needs it computes,
 or it loads what an earlier run has saved (Tempura 6.1: an operator's time is not before its inputs', and between two

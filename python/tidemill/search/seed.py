@@ -151,7 +151,7 @@ def candidates(memo: Memo, root: int, settings: str) -> list[Candidate]:
         if not relation.props.reproducible:
             wanted.add(number)
         if isinstance(op, Limit | Opaque):
-            wanted.update(i for i in inputs if _worth_keeping(memo, i))
+            wanted.update(i for i in inputs if _may_be_kept(memo, i))
         if isinstance(op, Join):
             wanted.update(i for i in inputs if _selected(memo, i))
     offered = {link.to for link in memo.links if link.kind == KEPT} - wanted
@@ -199,7 +199,7 @@ def answered_from_sources(memo: Memo, now: Time) -> frozenset[tuple[int, type]]:
             continue
         number = inputs[0]
         below, under = memo.tvrs[number].expressions[0]
-        if _worth_keeping(memo, number):
+        if _may_be_kept(memo, number):
             ways = {Answer, *(type(way) for way, _ in memo.tvrs[number].expressions)}
             found.update((memo.form(number, at(SNAPSHOT, t)), way) for t in times for way in ways)
             continue
@@ -212,10 +212,10 @@ def answered_from_sources(memo: Memo, now: Time) -> frozenset[tuple[int, type]]:
     return frozenset(found)
 
 
-def _worth_keeping(memo: Memo, tvr: int) -> bool:
+def _may_be_kept(memo: Memo, tvr: int) -> bool:
     op, inputs = memo.tvrs[tvr].expressions[0]
     if isinstance(op, Project | Filter):
-        return _worth_keeping(memo, inputs[0])
+        return _may_be_kept(memo, inputs[0])
     if isinstance(op, Aggregate):
         return Match(memo, tvr, op, inputs).partial() is None
     return not isinstance(op, Scan)
@@ -225,7 +225,7 @@ def _selected(memo: Memo, tvr: int) -> bool:
     """Some of a source's rows: a state of them is smaller than the source."""
     op, inputs = memo.tvrs[tvr].expressions[0]
     if isinstance(op, Filter):
-        return not _worth_keeping(memo, inputs[0])
+        return not _may_be_kept(memo, inputs[0])
     return isinstance(op, Project) and _selected(memo, inputs[0])
 
 

@@ -1,4 +1,4 @@
-"""Settling: the cheapest way to have each group at each run, in the order of cost.
+"""Settling: the cheapest way to have each group at each run, by dynamic programming in the order of cost.
 
 The memo has cycles (a new snapshot from a delta, the delta from the new snapshot), so choices are settled as in Knuth's
 generalisation of Dijkstra's algorithm: a choice only ever uses what was settled before it.
