@@ -21,11 +21,11 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from benchmarks import planning, tempura, texts, tpcds
 from benchmarks.data import BUILD
 from benchmarks.harness import ROUNDS, SCALE, fresh_session
-from tests.moments import Changes
+from tests.model.moments import Changes
 from tests.search import test_running_example as example
 from tidemill.explain.document import document
-from tidemill.search.planner import plan_run
-from tidemill.search.request import PlanRequest
+from tidemill.search.contract.request import PlanRequest
+from tidemill.search.service.planner import plan_run
 from tidemill.settings import PACKS, PlannerSettings
 
 CHOSEN = tuple(map(int, filter(None, os.environ.get("TIDEMILL_BENCH_QUERIES", "").split(","))))

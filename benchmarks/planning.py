@@ -19,9 +19,9 @@ from tidemill.plan.query import Query
 from tidemill.rule import engine
 from tidemill.rule.result import Result
 from tidemill.rule.rule import Rule
-from tidemill.search.request import PlanRequest, Point, planned_with
-from tidemill.search.run_plan import ExplainedPlan
-from tidemill.search.seed import compose
+from tidemill.search.contract.request import PlanRequest, Point, planned_with
+from tidemill.search.runs.explanation import ExplainedPlan
+from tidemill.search.space.seed import compose
 from tidemill.settings import PACKS, PlannerSettings
 from tidemill.tvr.form import DELTA, Span
 
@@ -48,7 +48,7 @@ def as_planned(spark: SparkSession, text: str) -> Query:
         found.append(request.query)
         raise _Caught("caught")
 
-    with mock.patch("tidemill.runtime.planning.plan_run", caught), suppress(PySparkException):
+    with mock.patch("tidemill.runtime.before.planning.plan_run", caught), suppress(PySparkException):
         spark.sql(f"EXPLAIN INCREMENTAL PLAN {text}")
     return found[0]
 
@@ -91,7 +91,9 @@ def _every_interval_by_itself() -> Iterator[None]:
 def _any_order_of_merging() -> Iterator[None]:
     """A change over several steps is put together from every two parts."""
 
-    with mock.patch("tidemill.search.space.compose", partial(compose, order=lambda times: combinations(times, 3))):
+    with mock.patch(
+        "tidemill.search.space.space.compose", partial(compose, order=lambda times: combinations(times, 3))
+    ):
         yield
 
 

@@ -14,7 +14,7 @@ from unittest import mock
 from pyspark.sql import SparkSession
 
 from benchmarks import texts, tpcds
-from tidemill.search.task import PlanningTask
+from tidemill.search.runs.task import PlanningTask
 from tidemill.settings import PACKS
 
 QUERIES = (10, 35, 40, 80, 93)

@@ -1,1 +1,1 @@
-"""The cost model: cardinalities and operator costs. Replaceable; the core knows only `tidemill.search.costing`."""
+"""The cost model: cardinalities and operator costs. Replaceable; the core knows only `tidemill.cost.costing`."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import exp, inf, prod
 
+from tidemill.cost.costing import BROADCAST_ROWS, PAGE_ROWS, Constant, CpuMs, Facts, Read, Rows, Work
 from tidemill.plan.expr import Expr, Handle
 from tidemill.plan.ops import (
     Aggregate,
@@ -42,7 +43,6 @@ from tidemill.plan.ops import (
     Window,
 )
 from tidemill.plan.query import Query
-from tidemill.search.costing import BROADCAST_ROWS, PAGE_ROWS, Constant, CpuMs, Facts, Read, Rows, Work
 from tidemill.tvr.form import FormKind, Time
 
 # Guesses, where nothing was measured and no statistics are there. They are about data, not about the machine.

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidemill.cost.costing import Constant, CpuMs, Facts, Read, Rows, Work
 from tidemill.plan.ops import Aggregate, Join, KeyFilter, LookUp, Op, Partial
-from tidemill.search.costing import Constant, CpuMs, Facts, Read, Rows, Work
 from tidemill.tvr.form import DELTA
 
 from .default import DefaultCostModel

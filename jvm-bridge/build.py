@@ -29,7 +29,7 @@ ERRORS = HERE.parent / "python" / "tidemill" / "errors.json"  # both sides read 
 
 def version() -> str:
     """The distribution's version, read from its text: the package need not be importable yet."""
-    text = (HERE.parent / "python" / "tidemill" / "__init__.py").read_text()
+    text = (HERE.parent / "python" / "tidemill" / "version.py").read_text()
     return next(line.split('"')[1] for line in text.splitlines() if line.startswith("__version__"))
 
 

@@ -23,13 +23,13 @@ from pyspark.sql import Row, SparkSession
 
 import tidemill
 from cost_model.default import MODEL
-from tidemill.runtime import dispatch
-from tidemill.search import early
-from tidemill.search.costing import CostModel
-from tidemill.search.extract import Extractor
-from tidemill.search.keeping import Scenario
-from tidemill.search.models import text
-from tidemill.search.orders import orders
+from tidemill.cost.costing import CostModel
+from tidemill.cost.models import text
+from tidemill.runtime.statements import dispatch
+from tidemill.search.choose.extract import Extractor
+from tidemill.search.keep.keeping import Scenario
+from tidemill.search.runs import early
+from tidemill.search.space.orders import orders
 
 Oracle = Callable[[str, str], None]
 ROOT = Path(__file__).resolve().parents[1]

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from urllib.parse import unquote
 
-from tidemill.runtime import publish
-from tidemill.runtime.log import SPAN
+from tidemill.runtime.storage import publish
+from tidemill.runtime.storage.log import SPAN
 
 
 def grow(location: str, runs: int, vacuumed: bool = False) -> None:

@@ -10,16 +10,16 @@ All names are loaded when first used, so that `import tidemill` costs nothing an
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from tidemill.version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from tidemill.bridge.attach import configure as configure
+    from tidemill.driver.attach import configure as configure
     from tidemill.view import IncrementalView as IncrementalView
     from tidemill.view import at as at
     from tidemill.view import complete as complete
     from tidemill.view import create_incremental_view as create_incremental_view
     from tidemill.view import expected as expected
     from tidemill.view import on_demand as on_demand
-
-__version__ = "0.1.0"
 
 __all__ = [
     "IncrementalView",
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "configure": "tidemill.bridge.attach",
+    "configure": "tidemill.driver.attach",
     "IncrementalView": "tidemill.view",
     "at": "tidemill.view",
     "complete": "tidemill.view",

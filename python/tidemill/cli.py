@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if arguments.command == "calibrate":
         return run_calibration(arguments.output, arguments.rounds, given)
-    from tidemill.bridge.jar import jar_path
+    from tidemill.driver.jar import jar_path
 
     print(jar_path())
     return 0
@@ -80,8 +80,8 @@ def run_calibration(output: Path, rounds: int, given: Mapping[str, str]) -> int:
     import pyspark
     from pyspark.sql import SparkSession
 
-    from tidemill.bridge.attach import configure
     from tidemill.calibrate.command import calibrate
+    from tidemill.driver.attach import configure
 
     quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     builder = SparkSession.Builder().appName("tidemill calibrate")
@@ -122,7 +122,7 @@ def spark_sql_options(formats: Sequence[str], options: Sequence[str]) -> list[st
     """
     from pyspark.sql import SparkSession
 
-    from tidemill.bridge.attach import configure
+    from tidemill.driver.attach import configure
 
     builder = SparkSession.Builder()
     given, others = _settings(options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unittest import mock
 
-from tidemill.bridge import interrupts
+from tidemill.driver import interrupts
 
 
 def test_a_call_outlasts_the_ctrl_c_that_ends_it() -> None:

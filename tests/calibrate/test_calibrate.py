@@ -14,8 +14,8 @@ from pyspark.sql import Row, SparkSession
 
 from tidemill.calibrate.benchmarks import RECIPES
 from tidemill.calibrate.command import STEP_SETTINGS, calibrate
-from tidemill.search.costing import Calibrated
-from tidemill.search.models import SETTING, cost_model
+from tidemill.cost.costing import Calibrated
+from tidemill.cost.models import SETTING, cost_model
 
 QUERY = "SELECT g, sum(x) AS s FROM t GROUP BY g"
 SCALE = 0.001

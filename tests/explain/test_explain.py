@@ -13,11 +13,11 @@ from cost_model.default import MODEL
 from tidemill.explain import MODES, explained
 from tidemill.explain.document import document
 from tidemill.plan.change import SourceChange
-from tidemill.plan.parse import parse_query
-from tidemill.search.planner import plan_run
-from tidemill.search.request import PlanRequest, Point
-from tidemill.search.run_plan import ExplainedPlan
+from tidemill.search.contract.request import PlanRequest, Point
+from tidemill.search.runs.explanation import ExplainedPlan
+from tidemill.search.service.planner import plan_run
 from tidemill.settings import PlannerSettings
+from tidemill.text.parser import parse_query
 
 QUERY = """\
 source 0 t [a: long, b: long] rows=10000000

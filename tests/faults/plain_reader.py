@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from tests.conftest import delta_jars
 from tests.faults.contents import read_by_spark
-from tidemill.bridge.attach import CATALOG, DELTA_CATALOG, DELTA_EXTENSION
+from tidemill.driver.attach import CATALOG, DELTA_CATALOG, DELTA_EXTENSION
 
 
 def main(format_: str, location: str, stop: Path, columns: Sequence[str]) -> list[str]:

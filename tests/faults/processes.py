@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import tidemill
 from tests.conftest import ROOT, delta_jars
 from tests.faults.checks import wait_for
-from tidemill.bridge.attach import CATALOG, DELTA_CATALOG, DELTA_EXTENSION
+from tidemill.driver.attach import CATALOG, DELTA_CATALOG, DELTA_EXTENSION
 
 STILL = {"T", "Z", "X"}
 """Of the states of a thread, those in which it does nothing: halted or dead."""

@@ -12,10 +12,10 @@ from tests.conftest import difference, location_of, newest_entry
 from tests.faults.checks import check
 from tests.faults.points import BY_KEY, HALFWAY, KINDS, endure
 from tests.log_of_a_year import grow
-from tidemill.runtime.log import SPAN
-from tidemill.search import task
-from tidemill.search.compaction import Compaction
-from tidemill.search.costing import CpuMs
+from tidemill.cost.costing import CpuMs
+from tidemill.runtime.storage.log import SPAN
+from tidemill.search.keep.compaction import Compaction
+from tidemill.search.runs import task
 
 pytestmark = pytest.mark.slow
 

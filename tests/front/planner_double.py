@@ -1,6 +1,6 @@
 """A planner that understands a handful of statements: for tests of the bridge that need no view and no planner.
 
-Run as a program it stands for `python -m tidemill.bridge.process`.
+Run as a program it stands for `python -m tidemill.driver.process`.
 
 | statement contains | what happens |
 |---|---|
@@ -19,9 +19,9 @@ import os
 import threading
 from typing import Any
 
-from tidemill.bridge import process
-from tidemill.bridge.endpoint import Endpoint
 from tidemill.bridge.jvm import Jvm
+from tidemill.driver import process
+from tidemill.driver.endpoint import Endpoint
 from tidemill.errors import TidemillError, utf16_offset
 
 STRINGS = {"type": "array", "elementType": "string", "containsNull": True}

@@ -11,8 +11,8 @@ from typing import Any
 from unittest import mock
 
 from tests.faults.checks import wait_for
-from tidemill.bridge import process
 from tidemill.bridge.jvm import Jvm
+from tidemill.driver import process
 
 invoke = Jvm.invoke
 

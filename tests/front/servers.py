@@ -17,9 +17,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from tests.conftest import files_under
-from tidemill.bridge.attach import DELTA_CATALOG, DELTA_EXTENSION, EXTENSION
-from tidemill.bridge.jar import jar_path
 from tidemill.cli import PYTHON
+from tidemill.driver.attach import DELTA_CATALOG, DELTA_EXTENSION, EXTENSION
+from tidemill.driver.jar import jar_path
 
 THRIFT = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
 CONNECT = "org.apache.spark.sql.connect.SparkConnectPlugin"
@@ -103,7 +103,7 @@ class Server(NamedTuple):
 
     def planners(self) -> list[int]:
         """Numbers of the planner's processes that live."""
-        return [pid for pid in children(self.process.pid) if b"tidemill.bridge.process" in command_line(pid)]
+        return [pid for pid in children(self.process.pid) if b"tidemill.driver.process" in command_line(pid)]
 
 
 def children(pid: int) -> list[int]:

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tidemill
-from tidemill.bridge import attach
-from tidemill.bridge.jar import jar_path
+from tidemill.driver import attach
+from tidemill.driver.jar import jar_path
 
 
 @pytest.fixture

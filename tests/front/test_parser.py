@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Row, SparkSession
 
 from tests.front.planner_double import Double
-from tidemill.bridge.endpoint import Endpoint
+from tidemill.driver.endpoint import Endpoint
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_threads_keep_their_job_groups(front: SparkSession) -> None:
 
 
 def test_attaching_twice_changes_nothing(front: SparkSession) -> None:
-    from tidemill.bridge.attach import attach
+    from tidemill.driver.attach import attach
 
     gateway = SparkContext._gateway
     assert gateway is not None

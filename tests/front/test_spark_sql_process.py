@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tidemill.bridge.attach import EXTENSION
-from tidemill.bridge.jar import jar_path
+from tidemill.driver.attach import EXTENSION
+from tidemill.driver.jar import jar_path
 
 DOUBLE = Path(__file__).with_name("planner_double.py")
 

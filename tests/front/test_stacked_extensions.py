@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.front.servers import Refused, Server
-from tidemill.bridge.attach import DELTA_EXTENSION, EXTENSION
+from tidemill.driver.attach import DELTA_EXTENSION, EXTENSION
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from tidemill.memo.check import check
 from tidemill.memo.events import Event
 from tidemill.memo.memo import Expression, Memo, Node, Ref
 from tidemill.plan.ops import Empty, Negate, Net, Scan, Sum
-from tidemill.plan.parse import parse_query
+from tidemill.text.parser import parse_query
 from tidemill.tvr.form import DELTA, NEW, OLD, SNAPSHOT, Link, at
 from tidemill.tvr.timeline import Step, Timeline
 

@@ -10,13 +10,13 @@ import pytest
 from tidemill.memo.check import check
 from tidemill.memo.memo import Memo
 from tidemill.plan.ops import Changes, Filter, Scan
-from tidemill.plan.parse import parse_query
 from tidemill.rule.engine import Budget, explore
 from tidemill.rule.match import Match
 from tidemill.rule.registry import load_rules
 from tidemill.rule.result import Result
 from tidemill.rule.rule import Rule
-from tidemill.search.seed import Seeding
+from tidemill.search.space.seed import Seeding
+from tidemill.text.parser import parse_query
 from tidemill.tvr.form import DELTA, SNAPSHOT, Span, at, over
 from tidemill.tvr.timeline import Sources, Step, Timeline
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tidemill.plan.expr import Cast, Col, Fn, Lit
-from tidemill.plan.line import PlanSyntaxError
 from tidemill.plan.ops import Project, Tree, columns_of
-from tidemill.plan.parse import parse_expr, parse_query
-from tidemill.plan.text import Printer
+from tidemill.text.line import PlanSyntaxError
+from tidemill.text.parser import parse_expr, parse_query
+from tidemill.text.printer import Printer
 
 SOURCES = """\
 source 0 t [a: long, b: long, s: string, d: decimal(10,2)] rows=1000

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tidemill import cli
-from tidemill.bridge.attach import EXTENSION
-from tidemill.bridge.jar import jar_path
+from tidemill.driver.attach import EXTENSION
+from tidemill.driver.jar import jar_path
 
 
 @pytest.fixture(autouse=True)

@@ -36,17 +36,17 @@ from tidemill.memo.events import Event
 from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
 from tidemill.plan.expr import expr_from_json
-from tidemill.plan.parse import parse_query
 from tidemill.plan.query import Query
-from tidemill.plan.text import Printer
 from tidemill.rule.engine import Budget, explore
 from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
-from tidemill.search.planner import plan_run
-from tidemill.search.request import PlanRequest
-from tidemill.search.seed import Seeding, candidates, keep, keep_result
-from tidemill.search.space import Kept, normal_query, space, step_of
+from tidemill.search.contract.request import PlanRequest
+from tidemill.search.service.planner import plan_run
+from tidemill.search.space.seed import Seeding, candidates, keep, keep_result
+from tidemill.search.space.space import Kept, normal_query, space, step_of
 from tidemill.settings import PACKS, PlannerSettings
+from tidemill.text.parser import parse_query
+from tidemill.text.printer import Printer
 from tidemill.tvr.timeline import Timeline
 
 SEPARATOR = "----"

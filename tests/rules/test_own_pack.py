@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tidemill.plan.change import SourceChange
-from tidemill.plan.parse import parse_query
 from tidemill.rule.registry import RuleLoadError, load_rules
-from tidemill.search.planner import plan_run
-from tidemill.search.request import PlanRequest
-from tidemill.search.run_plan import ExplainedPlan
+from tidemill.search.contract.request import PlanRequest
+from tidemill.search.runs.explanation import ExplainedPlan
+from tidemill.search.service.planner import plan_run
 from tidemill.settings import PREFIX, PlannerSettings
+from tidemill.text.parser import parse_query
 
 UNDO = Path(__file__).parents[2] / "examples" / "packs" / "undo"
 JOIN = """\

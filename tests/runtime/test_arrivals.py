@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemill.errors import TidemillError
-from tidemill.runtime.arrivals import (
+from tidemill.runtime.view.arrivals import (
     CYCLES,
     Arrived,
     Interval,

@@ -11,7 +11,8 @@ from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle, files_under, location_of
 from tidemill import IncrementalView
-from tidemill.runtime import cascade, runs
+from tidemill.runtime.run import cascade
+from tidemill.runtime.run import perform as runs
 
 Refresh = Callable[..., Row]
 Fails = Callable[[str, str], PySparkException]

@@ -15,8 +15,9 @@ from pyspark.sql import Row, SparkSession
 import tidemill
 from tests.conftest import Oracle, location_of
 from tests.runtime.conftest import SUMMARY
-from tidemill.runtime import planning, views
-from tidemill.search import past
+from tidemill.runtime.before import planning
+from tidemill.runtime.view import views
+from tidemill.search.contract import past
 
 COLUMNS = (
     "run bigint, view string, point int, trigger string, kind string, reason string, methods array<string>, "

@@ -10,9 +10,11 @@ from pyspark.sql import Row, SparkSession
 
 from tests.conftest import COSTS, Oracle, free, ordered
 from tests.runtime.test_states import always, entry
-from tidemill.runtime import sessions, steps
-from tidemill.search import orders, task
-from tidemill.search.keeping import worth_ordering
+from tidemill.runtime.before import sessions
+from tidemill.runtime.run import steps
+from tidemill.search.keep.keeping import worth_ordering
+from tidemill.search.runs import task
+from tidemill.search.space import orders
 
 Refresh = Callable[..., Row]
 GROUPS = 20_000

@@ -8,11 +8,13 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle
-from tidemill.runtime import planning, views
-from tidemill.search import searchers
-from tidemill.search.planner import plan_run
-from tidemill.search.request import PlanRequest
-from tidemill.search.run_plan import ExplainedPlan, RunPlan
+from tidemill.runtime.before import planning
+from tidemill.runtime.view import views
+from tidemill.search.contract.request import PlanRequest
+from tidemill.search.contract.run_plan import RunPlan
+from tidemill.search.runs.explanation import ExplainedPlan
+from tidemill.search.service import pool as searchers
+from tidemill.search.service.planner import plan_run
 
 Refresh = Callable[..., Row]
 

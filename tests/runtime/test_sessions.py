@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle
-from tidemill.runtime import sessions
+from tidemill.runtime.before import sessions
 
 MEBIBYTE = 1 << 20
 

@@ -11,10 +11,11 @@ from pyspark.sql import Row, SparkSession
 
 from cost_model.default import DefaultCostModel
 from tests.conftest import Oracle, files_under, location_of
-from tidemill.search import planner, task
-from tidemill.search.costing import CpuMs
-from tidemill.search.request import PlanRequest
-from tidemill.search.run_plan import ExplainedPlan
+from tidemill.cost.costing import CpuMs
+from tidemill.search.contract.request import PlanRequest
+from tidemill.search.runs import task
+from tidemill.search.runs.explanation import ExplainedPlan
+from tidemill.search.service import planner
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +49,7 @@ def shared() -> Iterator[list[str]]:
 
     with (
         mock.patch.object(task, "cost_model", return_value=Eager(noise=0.0)),
-        mock.patch("tidemill.search.searchers.plan_run", planned),
+        mock.patch("tidemill.search.service.pool.plan_run", planned),
     ):
         yield names
 

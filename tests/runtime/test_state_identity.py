@@ -13,7 +13,7 @@ from pyspark.sql import Row, SparkSession
 from tests.conftest import difference
 from tests.runtime.test_damage import flipped, gone
 from tests.runtime.test_states import entry
-from tidemill.plan import canon
+from tidemill.text import canon
 
 pytestmark = pytest.mark.slow
 

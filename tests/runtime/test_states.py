@@ -12,9 +12,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle, files_under, location_of, newest_entry
-from tidemill.search import task
-from tidemill.search.compaction import Compaction, Piece
-from tidemill.search.costing import CpuMs
+from tidemill.cost.costing import CpuMs
+from tidemill.search.contract.stored import Piece
+from tidemill.search.keep.compaction import Compaction
+from tidemill.search.runs import task
 
 Refresh = Callable[..., Row]
 BY_KEY = "SELECT k, sum(v) AS s, count(*) AS n, avg(v / 3.0D) AS a FROM events GROUP BY k"
@@ -116,7 +117,7 @@ def test_a_run_that_changes_nothing_of_a_state_leaves_no_piece(
 def test_a_compaction_that_is_cut_off_is_made_again(
     spark: SparkSession, events: str, refresh: Refresh, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidemill.runtime.log import Log
+    from tidemill.runtime.storage.log import Log
 
     spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {BY_KEY}")
     spark.sql("INSERT INTO events SELECT 1, id, 'x' FROM range(200000)")

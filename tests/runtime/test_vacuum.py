@@ -15,8 +15,9 @@ from tests.conftest import Oracle, files_under, location_of
 from tests.log_of_a_year import grow
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
-from tidemill.runtime import log, views
-from tidemill.runtime.log import SPAN
+from tidemill.runtime.storage import log
+from tidemill.runtime.storage.log import SPAN
+from tidemill.runtime.view import views
 from tidemill.sql.statements import SetComment
 
 BY_KEY = "SELECT k, sum(v) AS s, count(*) AS n FROM events GROUP BY k"
@@ -67,8 +68,8 @@ def test_only_what_nothing_needs_goes(spark: SparkSession, view: str, oracle: Or
 
 
 def test_orphans_go_and_what_a_live_writer_wrote_stays(spark: SparkSession, view: str) -> None:
-    from tidemill.runtime import writers
-    from tidemill.runtime.files import Files
+    from tidemill.runtime.storage import writers
+    from tidemill.runtime.storage.files import Files
 
     root = folder(spark, view)
     orphans = [

@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
-from tests.maintain import Mode, View
-from tests.moments import Changes
-from tests.scalars import INF, NAN
-from tests.semantics import Record
+from tests.model.maintain import Mode, View
+from tests.model.moments import Changes
+from tests.model.scalars import INF, NAN
+from tests.model.semantics import Record
 from tidemill.rule.registry import load_rules
-from tidemill.search.run_plan import read_by
+from tidemill.search.contract.run_plan import read_by
 from tidemill.settings import PACKS
 
 Draw: TypeAlias = Callable[[st.SearchStrategy[Any]], Any]

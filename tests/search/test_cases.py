@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.maintain import Mode, View
-from tests.moments import Changes
-from tests.scalars import INF, NAN, Row
-from tests.semantics import Record
-from tidemill.search.run_plan import read_by
+from tests.model.maintain import Mode, View
+from tests.model.moments import Changes
+from tests.model.scalars import INF, NAN, Row
+from tests.model.semantics import Record
+from tidemill.search.contract.run_plan import read_by
 from tidemill.settings import PACKS
 
 SOURCES = """\
@@ -225,7 +225,7 @@ def maintained(text: str, mode: Mode, seed: int, rounds: int) -> View:
 
 def test_a_partner_that_arrives_later_is_met(monkeypatch: pytest.MonkeyPatch) -> None:
     """One row of a key now, its partner in a later run, one to many and many to many; then they leave again."""
-    monkeypatch.setattr("tests.maintain.STORED_ROWS", 1)  # a state is read where it is cheaper than the sources
+    monkeypatch.setattr("tests.model.maintain.STORED_ROWS", 1)  # a state is read where it is cheaper than the sources
     text = SOURCES + VIEWS["sums of one side of a join"]
 
     def rows(*values: int) -> list[Record]:

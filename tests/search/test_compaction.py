@@ -11,12 +11,13 @@ from cost_model.default import MODEL
 from tidemill.explain import explained
 from tidemill.explain.document import document
 from tidemill.plan.change import SourceChange
-from tidemill.plan.parse import parse_query
-from tidemill.search.compaction import SHARE, Piece, due
-from tidemill.search.planner import plan_run
-from tidemill.search.request import PlanRequest
-from tidemill.search.run_plan import ExplainedPlan
-from tidemill.search.task import MOST_UNREAD
+from tidemill.search.contract.request import PlanRequest
+from tidemill.search.contract.stored import Piece
+from tidemill.search.keep.compaction import SHARE, due
+from tidemill.search.runs.explanation import ExplainedPlan
+from tidemill.search.runs.task import MOST_UNREAD
+from tidemill.search.service.planner import plan_run
+from tidemill.text.parser import parse_query
 
 SUMS = """\
 source 0 t [k: long, v: long] rows=1000000

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cost_model.default import MODEL
+from tidemill.cost.costing import BROADCAST_ROWS, Facts, Read, Rows, row_bytes
 from tidemill.plan.ops import Join, Keys, Op
-from tidemill.plan.parse import parse_query
-from tidemill.search.costing import BROADCAST_ROWS, Facts, Read, Rows, row_bytes
+from tidemill.text.parser import parse_query
 from tidemill.tvr.form import DELTA, SNAPSHOT, FormKind
 
 FACTS = Facts(parse_query("source 0 t [a: long] rows=10\nscan 0 [#0 := a]\n"), (), {}, {})

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.maintain import Mode, View
+from tests.model.maintain import Mode, View
 from tests.search.test_cases import SOURCES, VIEWS, T, U, W, maintained, plan
 from tidemill.plan.change import SourceChange
-from tidemill.plan.parse import parse_query
-from tidemill.search import cuts
-from tidemill.search.planner import plan_run
-from tidemill.search.request import PlanRequest
-from tidemill.search.run_plan import ExplainedPlan
+from tidemill.search.contract.request import PlanRequest
+from tidemill.search.runs.explanation import ExplainedPlan
+from tidemill.search.service.planner import plan_run
+from tidemill.search.space import cuts
 from tidemill.settings import PlannerSettings
+from tidemill.text.parser import parse_query
 
 
 def nodes(step: Mapping[str, Any], *above: str) -> Iterator[tuple[Mapping[str, Any], tuple[str, ...]]]:

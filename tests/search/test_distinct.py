@@ -7,12 +7,12 @@ from math import exp, inf
 import pytest
 
 from cost_model.default import MODEL
+from tidemill.cost.costing import CONTENT
+from tidemill.cost.distinct import GROUPED
 from tidemill.plan.change import SourceChange
-from tidemill.plan.parse import parse_query
 from tidemill.rule.engine import Budget
-from tidemill.search.costing import CONTENT
-from tidemill.search.distinct import GROUPED
-from tidemill.search.space import Kept, normal_query, space
+from tidemill.search.space.space import Kept, normal_query, space
+from tidemill.text.parser import parse_query
 
 SOURCES = """\
 source 0 l [orderkey: long, partkey: long, suppkey: long, price: long, flag: string] rows=6000000

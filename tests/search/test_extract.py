@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from cost_model.default import MODEL
+from tidemill.cost.costing import Facts
 from tidemill.memo.memo import Memo, Node, Ref
 from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Changes, Net, Scan
-from tidemill.plan.parse import parse_query
-from tidemill.search.costing import Facts
-from tidemill.search.extract import Extractor
-from tidemill.search.space import step_of
+from tidemill.search.choose.extract import Extractor
+from tidemill.search.space.space import step_of
+from tidemill.text.parser import parse_query
 from tidemill.tvr.form import DELTA, NEW, OLD, SNAPSHOT, SYMBOLIC, at, over
 from tidemill.tvr.timeline import Timeline
 

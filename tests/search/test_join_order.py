@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tidemill.plan.ops import Join
-from tidemill.plan.parse import parse_query
-from tidemill.search.join_order import Input, join_order
+from tidemill.search.lower.join_order import Input, join_order
+from tidemill.text.parser import parse_query
 
 SOURCES = """\
 source 0 t [a: long, b: long] rows=10000000

@@ -12,16 +12,17 @@ import pytest
 from cost_model.default import MODEL
 from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Scan
-from tidemill.plan.parse import parse_query
 from tidemill.rule.engine import Budget
 from tidemill.rule.registry import load_rules
-from tidemill.search import keeping, task
-from tidemill.search.extract import Extractor
-from tidemill.search.keeping import Prices, Scenario
-from tidemill.search.planner import plan_run
-from tidemill.search.request import PlanRequest
-from tidemill.search.space import Kept, normal_query, space
+from tidemill.search.choose.extract import Extractor
+from tidemill.search.contract.request import PlanRequest
+from tidemill.search.keep import keeping
+from tidemill.search.keep.keeping import Prices, Scenario
+from tidemill.search.runs import task
+from tidemill.search.service.planner import plan_run
+from tidemill.search.space.space import Kept, normal_query, space
 from tidemill.settings import PlannerSettings
+from tidemill.text.parser import parse_query
 from tidemill.tvr.form import SNAPSHOT, at
 
 ROWS = {0: 1_500_000, 1: 6_000_000, 2: 150_000}

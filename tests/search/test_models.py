@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from tidemill.cost.costing import Calibrated
+from tidemill.cost.models import FORMAT, MOST_BYTES, cost_model, text
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
-from tidemill.plan.parse import parse_query
-from tidemill.search.costing import Calibrated
-from tidemill.search.models import FORMAT, MOST_BYTES, cost_model, text
-from tidemill.search.planner import plan_run
-from tidemill.search.request import PlanRequest
-from tidemill.search.run_plan import ExplainedPlan
+from tidemill.search.contract.request import PlanRequest
+from tidemill.search.runs.explanation import ExplainedPlan
+from tidemill.search.service.planner import plan_run
 from tidemill.settings import PlannerSettings
+from tidemill.text.parser import parse_query
 
 SUMS = """\
 source 0 t [a: long, b: long] rows=1000000

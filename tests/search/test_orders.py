@@ -9,21 +9,22 @@ from typing import Any
 import pytest
 
 from cost_model.default import MODEL
-from tests.maintain import Mode, View
+from tests.model.maintain import Mode, View
 from tests.search.test_cases import SOURCES, VIEWS, T, maintained, plan
 from tests.search.test_cuts import nodes
+from tidemill.cost.costing import LOOKED_UP_KEYS
 from tidemill.explain import explained
 from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Aggregate, LookUp, Partial
-from tidemill.plan.parse import parse_query
-from tidemill.search import task
-from tidemill.search.compaction import Piece
-from tidemill.search.costing import LOOKED_UP_KEYS
-from tidemill.search.plan_cache import PlanCache
-from tidemill.search.planner import plan_run
-from tidemill.search.request import PlanRequest
-from tidemill.search.run_plan import ExplainedPlan, RunPlan
+from tidemill.search.contract.request import PlanRequest
+from tidemill.search.contract.run_plan import RunPlan
+from tidemill.search.contract.stored import Piece
+from tidemill.search.runs import task
+from tidemill.search.runs.explanation import ExplainedPlan
+from tidemill.search.service.plan_cache import PlanCache
+from tidemill.search.service.planner import plan_run
 from tidemill.settings import PlannerSettings
+from tidemill.text.parser import parse_query
 
 SUMS = plan(
     "aggregate keys=[#9 := #0, #10 := #1, #11 := #2] calls=[#12 := count(*), #13 := sum(#1)]",

@@ -10,15 +10,15 @@ import pytest
 
 from tests.search.test_planner import SOURCES, SUMS, change
 from tidemill.plan.change import SourceChange
-from tidemill.plan.parse import parse_query
-from tidemill.search import plan_cache
-from tidemill.search.compaction import Piece
-from tidemill.search.past import Past, PastRun
-from tidemill.search.plan_cache import PlanCache
-from tidemill.search.planner import plan_run
-from tidemill.search.request import PlanRequest, Point
-from tidemill.search.run_plan import ExplainedPlan
+from tidemill.search.contract.past import Past, PastRun
+from tidemill.search.contract.request import PlanRequest, Point
+from tidemill.search.contract.stored import Piece
+from tidemill.search.runs.explanation import ExplainedPlan
+from tidemill.search.service import plan_cache
+from tidemill.search.service.plan_cache import PlanCache
+from tidemill.search.service.planner import plan_run
 from tidemill.settings import PlannerSettings
+from tidemill.text.parser import parse_query
 
 STATES = frozenset(
     s.name

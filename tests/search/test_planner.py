@@ -11,25 +11,26 @@ from unittest import mock
 import pytest
 
 from cost_model.default import MODEL
+from tidemill.cost.costing import CONTENT
 from tidemill.errors import TidemillError
 from tidemill.explain import explained
 from tidemill.explain.document import document
 from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Aggregate, Filter
-from tidemill.plan.parse import parse_query
 from tidemill.rule.engine import Budget
 from tidemill.rule.registry import load_rules
-from tidemill.search import sharing, task
-from tidemill.search.compaction import Piece
-from tidemill.search.costing import CONTENT
-from tidemill.search.past import Past, PastRun
-from tidemill.search.planner import plan_run
-from tidemill.search.request import PlanRequest
-from tidemill.search.run_plan import ExplainedPlan
-from tidemill.search.sharing import Shared
-from tidemill.search.space import Kept, normal_query, space
-from tidemill.search.task import PlanningTask
+from tidemill.search.choose import sharing
+from tidemill.search.choose.sharing import Shared
+from tidemill.search.contract.past import Past, PastRun
+from tidemill.search.contract.request import PlanRequest
+from tidemill.search.contract.stored import Piece
+from tidemill.search.runs import task
+from tidemill.search.runs.explanation import ExplainedPlan
+from tidemill.search.runs.task import PlanningTask
+from tidemill.search.service.planner import plan_run
+from tidemill.search.space.space import Kept, normal_query, space
 from tidemill.settings import PlannerSettings
+from tidemill.text.parser import parse_query
 
 SOURCES = """\
 source 0 t [a: long, b: long] rows=10000000

@@ -9,12 +9,12 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.maintain import Mode, View
-from tests.moments import Changes, Tables
-from tests.semantics import Record
+from tests.model.maintain import Mode, View
+from tests.model.moments import Changes, Tables
+from tests.model.semantics import Record
 from tidemill.explain.document import document
 from tidemill.rule.registry import load_rules
-from tidemill.search.run_plan import ExplainedPlan
+from tidemill.search.runs.explanation import ExplainedPlan
 
 SUMMARY = """\
 source 0 sales [o_id: long, cat: string, price: long] rows=4

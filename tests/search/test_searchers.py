@@ -18,18 +18,18 @@ import pytest
 from tests.search.test_cases import SOURCES, VIEWS
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
-from tidemill.plan.parse import parse_query
 from tidemill.rule.engine import RuleFailedError
-from tidemill.search import searchers
-from tidemill.search.codec import plan_from_json, plan_to_json, request_from_json, request_to_json
-from tidemill.search.compaction import Piece
-from tidemill.search.past import Past, PastRun
-from tidemill.search.planner import plan_run
-from tidemill.search.request import PlanRequest, Point
-from tidemill.search.run_plan import ExplainedPlan
-from tidemill.search.searcher import serve
-from tidemill.search.searchers import Searchers, is_long
+from tidemill.search.contract.past import Past, PastRun
+from tidemill.search.contract.request import PlanRequest, Point
+from tidemill.search.contract.stored import Piece
+from tidemill.search.runs.explanation import ExplainedPlan
+from tidemill.search.service import pool as searchers
+from tidemill.search.service.messages import plan_from_json, plan_to_json, request_from_json, request_to_json
+from tidemill.search.service.planner import plan_run
+from tidemill.search.service.pool import Searchers, is_long
+from tidemill.search.service.worker import serve
 from tidemill.settings import PACKS, PlannerSettings
+from tidemill.text.parser import parse_query
 
 LONG = "full join of full joins"
 
@@ -197,7 +197,7 @@ def test_none_can_be_started(pool: Searchers, monkeypatch: pytest.MonkeyPatch) -
 
 def test_it_ends_with_the_planner() -> None:
     text = (
-        "import os, sys; from tidemill.search.searchers import Searcher; s = Searcher(); print(s.pid, flush=True);"
+        "import os, sys; from tidemill.search.service.pool import Searcher; s = Searcher(); print(s.pid, flush=True);"
         " os._exit(0)"
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, env=path())

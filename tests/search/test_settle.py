@@ -9,10 +9,10 @@ import pytest
 
 from benchmarks.planning import over
 from tests.search.test_cases import SOURCES, VIEWS
-from tidemill.plan.parse import parse_query
-from tidemill.search.planner import plan_run
-from tidemill.search.settle import Given, Place, Settled, Settling
+from tidemill.search.choose.settle import Given, Place, Settled, Settling
+from tidemill.search.service.planner import plan_run
 from tidemill.settings import PlannerSettings
+from tidemill.text.parser import parse_query
 
 
 @pytest.mark.parametrize("points", [1, 3])

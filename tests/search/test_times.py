@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 from cost_model.default import DefaultCostModel
+from tidemill.cost.costing import CpuMs, Facts, Read, Rows
 from tidemill.memo.memo import Memo, Node, Ref
 from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Changes, Negate, Net, Op, Scan, Sum
-from tidemill.plan.parse import parse_query
-from tidemill.search import sharing
-from tidemill.search.costing import CpuMs, Facts, Read, Rows
-from tidemill.search.extract import Extractor
-from tidemill.search.planner import plan_run
-from tidemill.search.request import PlanRequest, Point, planned_with
-from tidemill.search.settle import Run
-from tidemill.search.sharing import Shared, Start, TimeLimit, cheapest, share
-from tidemill.search.space import step_of
+from tidemill.search.choose import sharing
+from tidemill.search.choose.extract import Extractor
+from tidemill.search.choose.settle import Run
+from tidemill.search.choose.sharing import Shared, Start, TimeLimit, cheapest, share
+from tidemill.search.contract.request import PlanRequest, Point, planned_with
+from tidemill.search.service.planner import plan_run
+from tidemill.search.space.space import step_of
 from tidemill.settings import PlannerSettings
+from tidemill.text.parser import parse_query
 from tidemill.tvr.form import DELTA, NEW, OLD, SNAPSHOT, SYMBOLIC, Span, at, over
 from tidemill.tvr.timeline import Timeline
 

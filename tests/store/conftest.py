@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tidemill.runtime.files import Files
+from tidemill.runtime.storage.files import Files
 
 Rows = Counter[tuple[Any, ...]]
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.store.conftest import Store
-from tidemill.runtime.files import Files
+from tidemill.runtime.storage.files import Files
 
 
 def test_of_many_threads_one_creates_a_file(files: Files, location: str) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from tests.log_of_a_year import grow
 from tidemill.errors import TidemillError
-from tidemill.runtime.files import Files, UndecidedError
-from tidemill.runtime.log import LONG, LONG_TEXT, SPAN, Log
-from tidemill.runtime.stage import Stage
+from tidemill.runtime.storage.files import Files, UndecidedError
+from tidemill.runtime.storage.log import LONG, LONG_TEXT, SPAN, Log
+from tidemill.runtime.storage.stage import Stage
 
 
 def folder(location: str) -> Path:

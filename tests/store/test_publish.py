@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from tidemill.runtime import publish
-from tidemill.runtime.files import Files
-from tidemill.runtime.stage import Stage
+from tidemill.runtime.storage import publish
+from tidemill.runtime.storage.files import Files
+from tidemill.runtime.storage.stage import Stage
 
 SCHEMA = StructType([StructField("id", IntegerType())])
 

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.store.conftest import Store, bag, signed
-from tidemill.runtime.files import Files
-from tidemill.runtime.log import Log
-from tidemill.runtime.publish import publish
+from tidemill.runtime.storage.files import Files
+from tidemill.runtime.storage.log import Log
+from tidemill.runtime.storage.publish import publish
 from tidemill.sources import describe_position, pin
 
 

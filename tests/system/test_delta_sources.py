@@ -10,7 +10,7 @@ from pyspark.sql import Row
 
 from tests.conftest import location_of
 from tests.system.conftest import Jobs, World
-from tidemill.runtime.execution import Execution
+from tidemill.runtime.run.jobs import Execution
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,9 @@ from tests.conftest import COSTS, free, ordered, packs
 from tests.system.bags import Values, compare, contents, net_change
 from tests.system.changes import SQL_TYPES, Scenario, insert, scenarios, values
 from tests.system.queries import COLUMNS, Query, queries
-from tidemill.search import lower_state, orders, task
+from tidemill.search.lower import state as lower_state
+from tidemill.search.runs import task
+from tidemill.search.space import orders
 from tidemill.settings import PACKS
 
 SEED = int(os.environ.get("TIDEMILL_SEED", "20260"))

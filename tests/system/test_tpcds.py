@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from benchmarks import texts, tpcds
 from tests.system import strict
 from tests.system.strict import Kept, Rounds, held_through
-from tidemill.search import lower_state
+from tidemill.search.lower import state as lower_state
 from tidemill.settings import PACKS
 
 SCALE = 0.01

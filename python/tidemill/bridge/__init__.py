@@ -1,1 +1,1 @@
-"""The bridge between Spark's JVM and the planner: py4j in both directions, one JSON text each way."""
+"""The JVM as Python sees it: one JSON text each way."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from py4j.java_gateway import GatewayClient, JavaClass, JavaObject
 
-import tidemill
 from tidemill.errors import TidemillError
+from tidemill.version import __version__
 
 BRIDGE = "org.apache.spark.sql.tidemill.Bridge"
 FAILURES = "org.apache.spark.sql.tidemill.Failures"
@@ -95,8 +95,8 @@ def keep(client: GatewayClient, throwable: JavaObject) -> int:
 def check_version(client: GatewayClient) -> None:
     """Raises RuntimeError unless the jar in the JVM and this package are of one version."""
     jar = JavaClass(BRIDGE, client).version()
-    if jar != tidemill.__version__:
+    if jar != __version__:
         raise RuntimeError(
-            f"the jar in Spark is Tidemill {jar}, but the Python package is Tidemill {tidemill.__version__}:"
+            f"the jar in Spark is Tidemill {jar}, but the Python package is Tidemill {__version__}:"
             " install one version of both"
         )

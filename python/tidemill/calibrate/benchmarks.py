@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemill.calibrate.fit import Recipe
-from tidemill.search.costing import PAGE_ROWS
+from tidemill.cost.costing import PAGE_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import tidemill
 from tidemill.calibrate.benchmarks import BENCHMARKS, RECIPES, Data
 from tidemill.calibrate.fit import Fitted, Samples, fitted
 from tidemill.calibrate.measure import Measure
-from tidemill.runtime.sessions import PHYSICAL, SHUFFLE_PARTITIONS
-from tidemill.search.costing import Calibrated, Constant
-from tidemill.search.models import SETTING, cost_model, text
+from tidemill.cost.costing import Calibrated, Constant
+from tidemill.cost.models import SETTING, cost_model, text
+from tidemill.runtime.before.sessions import PHYSICAL, SHUFFLE_PARTITIONS
+from tidemill.version import __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +56,7 @@ def calibrate(
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
         "spark": spark.version,
-        "tidemill": tidemill.__version__,
+        "tidemill": __version__,
         "rounds": rounds,
     }
     constants = [replace(c, value=found[c.name].value) for c in model.constants if c.name in found]

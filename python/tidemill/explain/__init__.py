@@ -12,7 +12,7 @@ from tidemill.explain.dot import dot
 from tidemill.explain.memo import memo
 from tidemill.explain.plan import plan
 from tidemill.explain.state import state
-from tidemill.search.run_plan import ExplainedPlan
+from tidemill.search.runs.explanation import ExplainedPlan
 
 Document = Mapping[str, Any]
 

@@ -7,11 +7,10 @@ from typing import Any
 
 from tidemill.memo.memo import Expression
 from tidemill.plan.ops import Changes, HeldScan, LookUp, ResultScan, Scan, StateScan, state_of
-from tidemill.plan.text import Printer
-from tidemill.search.explanation import Explanation, PlannedPoint, Used
-from tidemill.search.run_plan import ExplainedPlan
-from tidemill.search.seed import CORE, Candidate, methods_of
-from tidemill.search.settle import preference_apart
+from tidemill.search.choose.settle import preference_apart
+from tidemill.search.runs.explanation import ExplainedPlan, Explanation, PlannedPoint, Used
+from tidemill.search.space.seed import CORE, Candidate, methods_of
+from tidemill.text.printer import Printer
 
 FORM_NAMES = {"attribute_delta": "attribute"}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemill.memo.memo import Expression, Group
-from tidemill.plan.text import Printer
-from tidemill.search.run_plan import ExplainedPlan
-from tidemill.search.settle import preference_apart
+from tidemill.search.choose.settle import preference_apart
+from tidemill.search.runs.explanation import ExplainedPlan
+from tidemill.text.printer import Printer
 
 
 def memo(run: ExplainedPlan) -> str:

@@ -1,1 +1,1 @@
-"""The plan IR: expressions, operators, trees, the query document, derived properties, text and wire formats."""
+"""What a query is: expressions, operators, trees, derived properties, and the planner's normal form."""

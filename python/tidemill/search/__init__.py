@@ -1,1 +1,1 @@
-"""The search: seeding the memo, costing, extraction, lowering, and the plan of a run."""
+"""The search for the cheapest plan of a run; each folder is one step of it."""

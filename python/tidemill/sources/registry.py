@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tidemill.bridge.invoker import Invoker
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
-from tidemill.runtime.files import Invoker
 from tidemill.sources.base import SOURCE_REPLACED, Adapter, Position, Source
 from tidemill.sources.delta import DeltaSource
 from tidemill.sources.files import FileSource

@@ -70,7 +70,7 @@ private[spark] object PlannerProcess extends Logging {
     val door = new Door
     val server = listen(door, token)
     try {
-      val builder = new ProcessBuilder(python, "-m", "tidemill.bridge.process").redirectErrorStream(true)
+      val builder = new ProcessBuilder(python, "-m", "tidemill.driver.process").redirectErrorStream(true)
       builder.environment.put("TIDEMILL_GATEWAY_PORT", server.getListeningPort.toString)
       builder.environment.put("TIDEMILL_GATEWAY_TOKEN", token)
       builder.environment.put("PYTHONUNBUFFERED", "1")

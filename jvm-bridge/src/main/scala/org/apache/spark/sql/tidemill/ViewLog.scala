@@ -10,7 +10,7 @@ import org.apache.hadoop.fs.Path
 /**
  * The log of an incremental view, for reading: entries `_tidemill/log/<run>.json`, checkpoints
  * `_tidemill/checkpoints/<n>.json`, each in place of `Span` entries, and the hint `_tidemill/log/newest`; numbers have 20
- * digits. What they mean and who writes them: `tidemill.runtime.log`.
+ * digits. What they mean and who writes them: `tidemill.runtime.storage.log`.
  */
 private[tidemill] final class ViewLog(location: Path, conf: Configuration) {
   import ViewLog._

@@ -1,0 +1,104 @@
+"""Snapshot sizes of the query's relations, bottom up, and from them the selectivity of its joins."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+from tidemill.cost.costing import CONTENT, CostModel, Facts, Rows
+from tidemill.cost.distinct import Distinct
+from tidemill.memo.memo import Memo
+from tidemill.plan.change import SourceChange
+from tidemill.plan.expr import Expr
+from tidemill.plan.ops import Aggregate, Join, Scan
+from tidemill.plan.props import equi_keys
+
+OTHER = 0.4
+"""Share of pairs of rows that a condition of a join leaves that equates nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What sizes are estimated from."""
+
+    memo: Memo
+    model: CostModel
+    steps: tuple[Mapping[int, SourceChange], ...]
+
+
+def estimate(
+    sizes: Sizes, root: int, states: Mapping[str, int], measured: Mapping[str, float], partial: Collection[str] = ()
+) -> tuple[Facts, Mapping[int, float]]:
+    """The facts of a planning call, and the rows of each relation before filters.
+
+    How often keys meet says `distinct`. Measured runs correct what this gets wrong.
+
+    Args:
+        root: the view's relation.
+        states: the relation that each state keeps a form of.
+        measured: rows of states that were written, and of the content: so many their relations have.
+        partial: states with more rows than the relation that they keep parts of.
+    """
+    selectivity: dict[tuple[Expr, ...], float] = {}
+    kept: dict[str, float] = {}
+    rows: dict[int, Rows] = {}
+    base: dict[int, float] = {}
+    known = {number: measured[name] for name, number in states.items() if name in measured}
+    at_most = {number for name, number in states.items() if name in partial}
+    if CONTENT in measured:
+        known[root] = measured[CONTENT]
+        at_most.discard(root)
+    facts = Facts(sizes.memo.query, sizes.steps, selectivity, kept, sizes=rows)
+    firsts = ((tvr.number, tvr.expressions[0][0]) for tvr in sizes.memo.tvrs)
+    scans = {number: float(sizes.model.rows(op, (), facts)) for number, op in firsts if isinstance(op, Scan)}
+    groups = {number: size for number, size in known.items() if number not in at_most}
+    distinct = Distinct(sizes.memo, scans, groups)
+    facts = replace(facts, distinct=distinct)
+    for tvr in sizes.memo.tvrs:  # numbered from the leaves up
+        op, inputs = tvr.expressions[0]
+        if isinstance(op, Join):
+            selectivity[op.condition] = _join_selectivity(sizes.memo, op, inputs, base, distinct)
+        estimated = sizes.model.rows(op, [rows[i] for i in inputs], facts)
+        size = known.get(tvr.number, estimated)
+        rows[tvr.number] = Rows(min(estimated, size) if tvr.number in at_most else size)
+        own = float(rows[tvr.number])
+        below = max((base[i] for i in inputs), default=own)
+        base[tvr.number] = own if isinstance(op, Scan | Aggregate) else max(below, own)
+    kept.update({name: measured.get(name, float(rows[number])) for name, number in states.items()})
+    kept[CONTENT] = float(rows[root])
+    return facts, base
+
+
+def _join_selectivity(
+    memo: Memo, op: Join, inputs: tuple[int, ...], base: Mapping[int, float], distinct: Distinct
+) -> float:
+    """Rows out per product of rows in: each input in turn is divided by the number of keys that it shares with others.
+
+    What it shares with one other input is a key of several columns, with at most as many values as either has rows.
+    """
+    columns = [frozenset(memo.tvrs[i].props.columns) for i in inputs]
+    sizes = [max(1.0, base[i]) for i in inputs]
+    pairs = {
+        (i, j): frozenset((memo.query.columns_of(a), memo.query.columns_of(b)) for a, b, _ in equal)
+        for j in range(len(inputs))
+        for i in range(len(inputs))
+        if i != j and (equal := equi_keys(op.condition, columns[i], columns[j], memo.query))
+    }
+    share = OTHER ** sum(1 for c in op.condition if (info := memo.query.info(c)) is None or info.equal is None)
+    joined, pending = {0}, set(range(1, len(columns)))
+    while pending:
+        j = next((j for j in sorted(pending) if any((i, j) in pairs for i in joined)), min(pending))
+        met: set[frozenset[int]] = set()
+        for i in sorted(joined, key=lambda i: (-len(pairs.get((i, j), ())), i)):
+            links = [(a, b) for a, b in pairs.get((i, j), ()) if b not in met]
+            if not links:
+                continue
+            met.update(b for _, b in links)
+            fewer, more = sorted((sizes[i], sizes[j]))
+            values = fewer if fewer > 1 else more  # a single row is no table of keys
+            each = [distinct.equated(a, b) or values for a, b in links]
+            share /= each[0] if len(each) == 1 else min(prod(each), values)
+        joined.add(j)
+        pending.discard(j)
+    return share

@@ -1,0 +1,47 @@
+"""The planner as a process of its own, started by a JVM that no Python driver stands behind (spark-sql, servers).
+
+Started as `python -m tidemill.driver.process`. The JVM's port and token come in the environment, nowhere else. All
+output goes to Spark's log. It ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+
+from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
+
+from tidemill.driver.endpoint import Endpoint
+from tidemill.version import __version__
+
+GRACE = 0.5
+"""Seconds within which a shell surely hears a Ctrl-C that its planner has heard."""
+
+
+def main(endpoint: type[Endpoint] = Endpoint) -> None:
+    """Attach to the JVM and serve until it goes away."""
+    port = int(os.environ.pop("TIDEMILL_GATEWAY_PORT"))
+    token = os.environ.pop("TIDEMILL_GATEWAY_TOKEN")
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gateway = ClientServer(
+        java_parameters=JavaParameters(port=port, auth_token=token, auto_convert=True),
+        python_parameters=PythonParameters(port=0, auth_token=token, daemonize=True, daemonize_connections=True),
+    )
+    java = gateway.java_gateway_server
+    java.resetCallbackClient(java.getCallbackClient().getAddress(), gateway.get_callback_server().get_listening_port())
+    planner = endpoint(gateway._gateway_client, "that of the Spark driver")
+    # The terminal sends Ctrl-C to the whole group. The shell cancels its jobs and lives on; so does the planner, which
+    # begins nothing more for the statement, and lets the shell hear of it first.
+    planner.interrupts.grace = GRACE
+    signal.signal(signal.SIGINT, lambda *_: planner.interrupts.press())
+    gateway.entry_point.attach(planner, __version__)
+    while sys.stdin.buffer.read(4096):
+        pass
+    os._exit(0)  # py4j's threads may wait for the JVM, which has gone
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""A statement from its value to its rows; each folder is one stage of that."""

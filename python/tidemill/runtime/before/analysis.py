@@ -1,0 +1,249 @@
+"""Analysing the view's query in a working session, and what is checked there before anything is planned."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+
+from tidemill.bridge.jvm import Jvm, JvmFailure
+from tidemill.errors import TidemillError
+from tidemill.runtime.view.definition import Definition
+from tidemill.runtime.view.record import Record
+from tidemill.wire import built as wire
+from tidemill.wire.built import Type
+
+Document = Mapping[str, Any]
+
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+# Spark's conditions that say: a column of a source is not what it was.
+_COLUMN_GONE = ("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD", "FIELD_NOT_FOUND", "MISSING_COLUMNS")
+_RETYPED = (
+    "DATATYPE_MISMATCH",
+    "CANNOT_UP_CAST_DATATYPE",
+    "INCOMPATIBLE_TYPES_IN_INLINE_TABLE",
+    "NUM_COLUMNS_MISMATCH",
+)
+
+
+@contextmanager
+def analysed(
+    jvm: Jvm, query: str, catalog: str, namespace: Sequence[str], found: Mapping[str, Any] | None = None
+) -> Iterator[Document]:
+    """The query document of `query`; the JVM keeps the analysed query as long as the block lasts.
+
+    `found`: what an earlier analysis found out: `known` and `columns` of `Known` in the bridge.
+    """
+    document: Document = jvm.invoke(
+        "analyze", {"sql": query, "catalog": catalog, "namespace": list(namespace), **(found or {})}
+    )
+    try:
+        yield document
+    finally:
+        jvm.invoke("release", {"query": document["query"]})
+
+
+@contextmanager
+def analysed_again(jvm: Jvm, definition: Definition, head: Record | None = None) -> Iterator[Document]:
+    """As `analysed`, for a view that exists: a query that no longer means what CREATE stored is an error that says
+    why.
+
+    Raises TIDEMILL_SCHEMA_CHANGED if a used column is gone or the output would have other types,
+    TIDEMILL_FUNCTION_MISSING if a session function is not registered here. The document's output is that of CREATE:
+    columns that came since are left out. `head`: the last run; what its sources looked like need not be found out
+    again.
+    """
+    found: dict[str, Any] = {"known": _paths(definition, head) if head is not None else []}
+    with ExitStack() as stack:
+        try:
+            document = stack.enter_context(_analysed_with(jvm, definition, found))
+            found["columns"] = _moved(document, definition)
+        except JvmFailure as failure:
+            # A column that came since may be what makes a name ambiguous.
+            found["columns"] = _tables(definition)
+            if not found["columns"]:
+                raise _explained(failure, definition) from failure
+        if found["columns"]:
+            stack.pop_all().close()
+            try:
+                document = stack.enter_context(_analysed_with(jvm, definition, found))
+            except JvmFailure as failure:
+                raise _explained(failure, definition) from failure
+        yield partitioned(_as_created(document, definition), definition.create.partitioned_by)
+
+
+def _analysed_with(jvm: Jvm, definition: Definition, found: Mapping[str, Any]) -> AbstractContextManager[Document]:
+    return analysed(jvm, definition.query, definition.catalog, definition.namespace, found)
+
+
+def _tables(definition: Definition) -> dict[str, list[str]]:
+    """The columns that each table of the query had at CREATE: what `*` stands for."""
+    tables = (s for s in definition.sources if s["kind"] in ("files", "delta") and s["location"]["table"])
+    return {s["name"]: [f[0] for f in s["fields"]] for s in tables}
+
+
+def _moved(document: Document, definition: Definition) -> dict[str, list[str]]:
+    """Those of `_tables` that have other columns now."""
+    now = {s["name"]: [f[0] for f in s["fields"]] for s in document["sources"]}
+    return {name: columns for name, columns in _tables(definition).items() if now.get(name, columns) != columns}
+
+
+def _paths(definition: Definition, head: Record) -> list[dict[str, Any]]:
+    """Sources that are paths of files, with their last positions."""
+    paths = [s for s in definition.sources if s["kind"] == "files" and not s["location"]["table"]]
+    positions = [(s, head.position_of(s["name"])) for s in paths]
+    return [{"source": dict(s), "position": position} for s, position in positions if position is not None]
+
+
+def _explained(failure: JvmFailure, definition: Definition) -> Exception:
+    condition = failure.condition or ""
+    if condition.startswith("UNRESOLVED_ROUTINE") and definition.functions:
+        missing = next((f for f in definition.functions if f in failure.message), ", ".join(definition.functions))
+        return TidemillError("TIDEMILL_FUNCTION_MISSING", {"view": definition.qualified, "function": missing})
+    if condition.startswith(_COLUMN_GONE):
+        column = failure.message.split("`")[1] if "`" in failure.message else "?"
+        return _schema_changed(definition, column, "was dropped or renamed")
+    if condition.startswith(_RETYPED):
+        return _schema_changed(definition, "of the query", f"has another type now ({failure.message.splitlines()[0]})")
+    return failure
+
+
+def _schema_changed(definition: Definition, column: str, change: str) -> TidemillError:
+    sources = ", ".join(str(s["name"]) for s in definition.sources if s["kind"] != "static") or "a source"
+    return TidemillError(
+        "TIDEMILL_SCHEMA_CHANGED",
+        {
+            "view": definition.qualified,
+            "column": column,
+            "source": sources,
+            "change": change,
+            "remedy": "Restore the column, or drop the view and create it again.",
+        },
+    )
+
+
+def _as_created(document: Document, definition: Definition) -> Document:
+    names = [name for _, name in document["output"]]
+    output = document["output"]
+    wanted = definition.query_columns
+    if tuple(names) != tuple(wanted):
+        # `*` was expanded at CREATE: columns that were added to a source since are not the view's, nor is their order.
+        if any(names.count(n) != 1 for n in wanted):
+            gone = next(n for n in wanted if names.count(n) != 1)
+            raise _schema_changed(definition, gone, "was dropped or renamed")
+        output = [document["output"][names.index(n)] for n in wanted]
+    types = column_types(document)
+    for (column, name), defined in zip(output, definition.columns, strict=True):
+        if not same_type(types[column], defined.type):
+            raise _schema_changed(definition, name, f"is now {type_text(types[column])}, was {type_text(defined.type)}")
+    return {
+        **document,
+        "output": [[c, defined.name] for (c, _), defined in zip(output, definition.columns, strict=True)],
+    }
+
+
+def partitioned(document: Document, columns: Sequence[str]) -> Document:
+    """The document of a view that is partitioned by these columns of its output: what a folder's name cannot tell from
+    NULL, the empty string and Spark's own word for NULL, is NULL there, as in every partitioned table of Spark."""
+    known = {c["id"]: c for c in document["columns"]}
+    fresh = itertools.count(max(known, default=0) + 1)
+    added: list[dict[str, Any]] = []
+    output: list[list[Any]] = []
+    values: dict[int, wire.Expr] = {}
+    for column, name in document["output"]:
+        if name in columns and known[column]["type"] == "string":
+            told = wire.fn("in", wire.col(column), wire.lit("", "string"), wire.lit(NULL_FOLDER, "string"))
+            added.append({**known[column], "id": next(fresh), "nullable": True})
+            column = added[-1]["id"]
+            values[column] = wire.fn("if", told, wire.lit(None, "string"), told["args"][0])
+        else:
+            values[column] = wire.col(column)
+        output.append([column, name])
+    if not added:
+        return document
+    root = wire.project(values.items(), document["root"])
+    return {**document, "columns": [*document["columns"], *added], "root": root, "output": output}
+
+
+def column_types(document: Document) -> dict[int, Type]:
+    """Types by column id."""
+    return {c["id"]: c["type"] for c in document["columns"]}
+
+
+def same_type(a: Type, b: Type) -> bool:
+    """Whether two types are the same but for nullability and comments within them."""
+    return bool(_bare(a) == _bare(b))
+
+
+def _bare(type_: Type) -> Type:
+    if isinstance(type_, str):
+        return type_
+    match type_.get("type"):
+        case "array":
+            return ["array", _bare(type_["elementType"])]
+        case "map":
+            return ["map", _bare(type_["keyType"]), _bare(type_["valueType"])]
+        case "struct":
+            return ["struct", *([f["name"], _bare(f["type"])] for f in type_["fields"])]
+        case _:
+            return type_
+
+
+def type_text(type_: Type) -> str:
+    """A type as DESCRIBE shows it."""
+    if isinstance(type_, str):
+        return {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}.get(type_, type_)
+    match type_.get("type"):
+        case "array":
+            return f"array<{type_text(type_['elementType'])}>"
+        case "map":
+            return f"map<{type_text(type_['keyType'])},{type_text(type_['valueType'])}>"
+        case "struct":
+            return "struct<" + ",".join(f"{f['name']}:{type_text(f['type'])}" for f in type_["fields"]) + ">"
+        case _:
+            return str(type_.get("class") or type_.get("type"))
+
+
+def fingerprint(document: Document) -> str:
+    """A name for what the query means as analysed: plain views expanded, columns and types resolved.
+
+    Sizes, row counts, session functions and the identity of tables are left out; those have reasons of their own. So
+    are the names of columns: what is read and what is given out is named in the tree and the output, and what lies
+    between may be named by Spark, with a number that is another one at every analysis.
+    """
+    meaning = {
+        "columns": [[c["id"], c["type"]] for c in document["columns"]],
+        "expressions": [[e["handle"], e["text"], e["type"]] for e in document["expressions"]],
+        "sources": [[s["source"], s["kind"], s["name"]] for s in document["sources"]],
+        "root": document["root"],
+        "output": document["output"],
+    }
+    return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def functions(document: Document) -> dict[str, str]:
+    """Fingerprints of the session functions that the query calls, by name."""
+    found: dict[str, str] = {}
+    for expression in document["expressions"]:
+        for text in expression.get("functions") or ():
+            _, name, digest = [*text.split(":", 2), "", ""][:3]
+            found[name] = digest
+    for name in document["findings"].get("session_functions") or ():
+        found.setdefault(name, "")
+    return found
+
+
+def check_findings(document: Document, policy: str) -> None:
+    """Refuses what a view may not be made of.
+
+    Raises TIDEMILL_TEMPORARY_OBJECT, or TIDEMILL_NON_DETERMINISTIC unless the policy is FULL.
+    """
+    findings = document["findings"]
+    for name in findings.get("temporary") or ():
+        raise TidemillError("TIDEMILL_TEMPORARY_OBJECT", {"kind": "view or variable", "name": name})
+    if policy != "FULL":
+        for text in findings.get("nondeterministic") or ():
+            raise TidemillError("TIDEMILL_NON_DETERMINISTIC", {"expression": text})

@@ -1,0 +1,129 @@
+"""Views that read views: which ones a view reads, directly or not, and that none reads itself that way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tidemill.bridge.jvm import Jvm, JvmFailure
+from tidemill.errors import TidemillError
+from tidemill.runtime.before import analysis, sessions
+from tidemill.runtime.storage.files import Files
+from tidemill.runtime.view import catalog, views
+from tidemill.runtime.view.catalog import SESSION_CATALOG
+from tidemill.runtime.view.views import View
+
+Source = Mapping[str, Any]
+"""A source entry of a query document, or of a definition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A view as analysed now in its working session; `upstream`: locations of the views it reads, by source number."""
+
+    view: View
+    working: Jvm
+    document: analysis.Document
+    upstream: Mapping[int, str]
+
+
+@contextmanager
+def opened(jvm: Jvm, view: View) -> Iterator[list[Node]]:
+    """`view` and all views that it reads, each after those that it reads itself; `view` is the last.
+
+    The analyses last as long as the block. Raises RECURSIVE_VIEW, TIDEMILL_UPSTREAM_FAILED, and for `view` itself
+    what `analysis.analysed_again` raises.
+    """
+    with ExitStack() as stack:
+        found: dict[str, Node] = {}
+
+        def visit(one: View, path: tuple[View, ...]) -> None:
+            if any(one.location == above.location for above in path):
+                raise _recursive([v.definition.name for v in (*path, one)])
+            if one.location in found:
+                return
+            working = sessions.working(jvm, one.definition.settings)
+            with naming(one, view):
+                document = stack.enter_context(analysis.analysed_again(working, one.definition, one.head))
+            upstream = {s["source"]: _upstream(jvm, s) for s in document["sources"] if s["kind"] == "view"}
+            for below in upstream.values():
+                visit(below, (*path, one))
+            found[one.location] = Node(one, working, document, {n: v.location for n, v in upstream.items()})
+
+        visit(view, ())
+        yield list(found.values())
+
+
+@contextmanager
+def naming(upstream: View, view: View) -> Iterator[None]:
+    """Has an error of the block say which view failed; errors of `view` itself stay as they are.
+
+    Raises TIDEMILL_UPSTREAM_FAILED.
+    """
+    try:
+        yield
+    except (TidemillError, JvmFailure) as failure:
+        if upstream.location == view.location:
+            raise
+        raise TidemillError(
+            "TIDEMILL_UPSTREAM_FAILED",
+            {
+                "upstream": upstream.definition.qualified,
+                "view": view.definition.qualified,
+                "reason": failure.message.strip(),
+            },
+        ) from failure
+
+
+def refuse_cycle(jvm: Jvm, name: tuple[str, ...], sources: Iterable[Source]) -> None:
+    """Checks that a view of that name may read `sources`: none of them reads it, as far as definitions tell.
+
+    Raises RECURSIVE_VIEW.
+    """
+    entry = catalog.lookup(jvm, name)
+    location = Files(jvm).qualify(entry.location) if entry is not None and entry.location is not None else None
+    seen: set[str] = set()
+
+    def visit(read: Iterable[Source], path: tuple[tuple[str, ...], ...]) -> None:
+        for source in read:
+            if source["kind"] != "view":
+                continue
+            table = source["location"]["table"]
+            if table is not None and (SESSION_CATALOG, *table) == name:
+                raise _recursive([*path, name])
+            below = view_of(jvm, source)
+            if below is None or below.location in seen:
+                continue
+            if below.location == location:
+                raise _recursive([*path, name])
+            seen.add(below.location)
+            visit(below.definition.sources, (*path, below.definition.name))
+
+    visit(sources, (name,))
+
+
+def _upstream(jvm: Jvm, source: Source) -> View:
+    """The view that a source entry, analysed just now, is about."""
+    found = view_of(jvm, source)
+    if found is None:
+        raise TidemillError("TIDEMILL_NOT_FOUND", {"view": source["name"]})
+    return found
+
+
+def view_of(jvm: Jvm, source: Source) -> View | None:
+    """The view under the name, or at the path, that a source entry has; None if there is none any more."""
+    files = Files(jvm)
+    table = source["location"]["table"]
+    if table is None:
+        return views.at_location(files, files.qualify(source["location"]["root"]))
+    entry = catalog.lookup(jvm, (SESSION_CATALOG, *table))
+    if entry is None or entry.location is None or not entry.is_view:
+        return None
+    return views.at_location(files, files.qualify(entry.location), entry.name)
+
+
+def _recursive(path: Iterable[tuple[str, ...]]) -> TidemillError:
+    names = ["`" + "`.`".join(name) + "`" for name in path]
+    return TidemillError("RECURSIVE_VIEW", {"viewIdent": names[-1], "newPath": " -> ".join(names)})

@@ -1,0 +1,261 @@
+"""Plans of runs: with output, without, of a filling; and what a policy forbids."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidemill.bridge.jvm import Jvm
+from tidemill.cost.costing import HELD
+from tidemill.errors import TidemillError
+from tidemill.plan.change import SourceChange
+from tidemill.runtime.before.situation import Situation, survey
+from tidemill.runtime.view.arrivals import Outlook, Rows
+from tidemill.runtime.view.definition import Terms
+from tidemill.runtime.view.history import RunRow
+from tidemill.runtime.view.record import Record, StoredState
+from tidemill.search.contract.past import NOTHING_PAST, Past
+from tidemill.search.contract.request import PlanRequest, planned_with
+from tidemill.search.contract.request import Point as Expected
+from tidemill.search.contract.run_plan import RunPlan, StateSpec
+from tidemill.search.runs.explanation import ExplainedPlan
+from tidemill.search.service.plan_cache import PlanCache
+from tidemill.search.service.planner import plan_run
+from tidemill.search.service.pool import SEARCHERS
+from tidemill.settings import PlannerSettings
+from tidemill.sources.registry import tells_changes
+
+# Rows by which EXPLAIN and the checks of CREATE let every source change, where nothing is known: one per cent.
+ASSUMED_CHANGE = 0.01
+ASSUMED_ROWS = 1e6
+# Expected rows from which a source is taken to change.
+LEAST_ROWS = 0.5
+# Reasons that the user asked for, or that no policy forbids. All others are reasons in the data: STRICT refuses them.
+ALLOWED_UNDER_STRICT = ("FIRST", "REQUESTED", "POLICY")
+PLANS = PlanCache()
+
+
+def _request(
+    situation: Situation, full_reason: str | None, lost: Collection[str] = (), refill: str | None = None
+) -> PlanRequest:
+    """What the planner is told: the situation, without what is lost."""
+    head = situation.head
+    states = {n: s for n, s in head.states.items() if n not in lost} if head is not None else {}
+    held = 0
+    if head is not None and head.held_run is not None and HELD not in lost:
+        held = head.moment_of(head.held_run)
+    cycle = situation.terms.cycle
+    return PlanRequest(
+        query=situation.query,
+        cycle={n: cycle[s.name] for n, s in situation.query.sources.items() if s.name in cycle},
+        policy=situation.policy,
+        sources=situation.changes,
+        states=frozenset(states),
+        pieces={n: [p.counted() for p in s.pieces] for n, s in states.items() if s.pieces},
+        stored=[StateSpec(n, s.form, s.columns, s.text, s.group, s.parts) for n, s in states.items() if s.run is None],
+        first=situation.first,
+        full_reason=full_reason,
+        settings=situation.settings,
+        lost=frozenset(lost) - {HELD},
+        chosen=head.chosen if head is not None else None,
+        refill=refill,
+        between=situation.between,
+        standing={n: head.moment_of(s.run) for n, s in states.items()} if head is not None else {},
+        before={n: s.before for n, s in states.items() if s.before is not None},
+        held=held,
+        rows=None if head is None or head.rows is None else float(head.rows),
+        held_rows=float(sum(p.rows for p in head.held)) if head is not None else 0.0,
+        meaning="\n".join(f"{name}={value}" for name, value in sorted(situation.terms.captured.items())),
+    )
+
+
+def early(situation: Situation, number: int, outlook: Outlook, lost: Collection[str] = ()) -> RunPlan:
+    """The plan of a run without output, the point `number` of the schedule: the early work that pays; without a step
+    if none does."""
+    return SEARCHERS.plan(_early_request(situation, number, outlook, lost))
+
+
+def explained_early(situation: Situation, number: int, outlook: Outlook) -> ExplainedPlan:
+    """As `early`, with how it was found."""
+    return plan_run(_early_request(situation, number, outlook))
+
+
+def _early_request(situation: Situation, number: int, outlook: Outlook, lost: Collection[str] = ()) -> PlanRequest:
+    """What the planner is told of a run without output.
+
+    `number`: of the run's point in the schedule. What is expected to happen to the sources until each point to come, up
+    to the next with output, `outlook` says. Where it does not: as much as since the last run that left something; to
+    one that no run has read, what is assumed at a filling.
+    """
+    schedule = outlook.schedule
+    foreseen = {n: outlook.ahead(s.name, number) for n, s in situation.query.sources.items()}
+    step = situation.between[-1] if situation.between else situation.changes
+    unread = situation.first and not situation.prepared
+    ahead: list[Expected] = []
+    due = next(i for i, p in enumerate(schedule[number:], number + 1) if p.output)
+    for other, point in enumerate(schedule[number:due], number + 1):
+        known = {n: rows[other - number - 1] for n, rows in foreseen.items()}
+        step = {n: _expected(situation, n, change, known[n], unread=unread) for n, change in step.items()}
+        unread = False
+        ahead.append(Expected(point.cost, point.output, step, other))
+    request = _request(situation, None, lost)
+    own = schedule[number - 1].cost
+    return replace(request, price=own, point=number, ahead=planned_with(ahead))
+
+
+def _expected(
+    situation: Situation, source: int, change: SourceChange, known: Rows | None, *, unread: bool
+) -> SourceChange:
+    """What happens next to a source after `change`: what is known of it, or the same again."""
+    rows = change.rows or situation.query.sources[source].rows
+    if known is not None and situation.query.sources[source].kind != "static":
+        inserts, deletes = known
+        some = inserts + deletes >= LEAST_ROWS
+        change = replace(change, changed=some, old_readable=True, reason=None, inserts=inserts, deletes=deletes)
+    elif unread:
+        share = (rows or ASSUMED_ROWS) * ASSUMED_CHANGE
+        changed = situation.query.sources[source].kind != "static"
+        change = replace(change, changed=changed, old_readable=True, reason=None, inserts=share, deletes=0.0)
+    if not change.changed or rows is None:
+        return change
+    return replace(change, rows=max(0.0, rows + (change.inserts or 0.0) - (change.deletes or 0.0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of a run with output.
+
+    Attributes:
+        full_reason: forces a full run.
+        lost: states that cannot be read and are to be made anew.
+        refill: why the content cannot be built upon.
+        point: number and price, as EXPLAIN shows them.
+        past: what earlier runs took.
+    """
+
+    full_reason: str | None
+    lost: Collection[str] = ()
+    refill: str | None = None
+    point: tuple[int, float] = (1, 1.0)
+    past: Past = NOTHING_PAST
+
+    def request(self, situation: Situation) -> PlanRequest:
+        request = _request(situation, self.full_reason, self.lost, self.refill)
+        number, price = self.point
+        return replace(request, point=number, price=price, past=self.past)
+
+
+def plan(situation: Situation, asked: Asked) -> RunPlan:
+    """The plan of a run with output, looked for anew.
+
+    Raises TIDEMILL_NOT_INCREMENTAL under STRICT if the run would be full for a reason in the data, and under
+    INCREMENTAL and STRICT if an operator has no rule.
+    """
+    run = SEARCHERS.plan(asked.request(situation))
+    _check(situation, run)
+    return run
+
+
+def explained(situation: Situation, asked: Asked) -> ExplainedPlan:
+    """As `plan`, with how it was found."""
+    run = plan_run(asked.request(situation))
+    _check(situation, run)
+    return run
+
+
+def plan_again(situation: Situation, asked: Asked) -> RunPlan:
+    """As `plan`; the plan that a run like this one had before, if there was one."""
+    run = PLANS.plan(asked.request(situation), SEARCHERS.plan)
+    _check(situation, run)
+    return run
+
+
+def _check(situation: Situation, run: RunPlan) -> None:
+    code = (run.reason or "").split(":")[0]
+    if situation.policy == "STRICT" and run.kind == "FULL" and code not in ALLOWED_UNDER_STRICT:
+        raise TidemillError(
+            "TIDEMILL_NOT_INCREMENTAL",
+            {
+                "operator": "the run",
+                "reason": f"it would have to be full, which the policy STRICT forbids ({run.reason})",
+            },
+        )
+
+
+def filling(
+    jvm: Jvm, document: Mapping[str, Any], terms: Terms, settings: PlannerSettings
+) -> tuple[Situation, RunPlan]:
+    """The first run of a query: what it knows, and its plan, if the policy allows such a view.
+
+    Raises TIDEMILL_SOURCE_WITHOUT_CHANGES or TIDEMILL_NOT_INCREMENTAL.
+    """
+    situation = survey(jvm, document, None, terms, settings)
+    found = plan(situation, Asked("FIRST"))
+    check_policy(situation, found)
+    return situation, found
+
+
+def forced(situation: Situation, requested: bool) -> str | None:
+    """The reason that forces a full run: FIRST, REQUESTED, POLICY, or one in the data; None if nothing does."""
+    if situation.prepared and not requested and situation.policy != "FULL" and situation.data_reason() is None:
+        return None
+    if situation.first:
+        return "FIRST"
+    if requested:
+        return "REQUESTED"
+    if situation.policy == "FULL":
+        return "POLICY"
+    return situation.data_reason()
+
+
+def steady(situation: Situation, states: frozenset[str]) -> Situation:
+    """The situation right after a filling, with every source changed a little: what EXPLAIN and the checks of CREATE
+    plan for.
+
+    `states`: names of the states that the filling leaves.
+    """
+    changes = {}
+    for number, change in situation.changes.items():
+        constant = situation.query.sources[number].kind == "static"
+        rows = change.rows or situation.query.sources[number].rows or ASSUMED_ROWS
+        changes[number] = replace(
+            change,
+            changed=not constant,
+            old_readable=True,
+            reason=None,
+            rows=rows,
+            inserts=0.0 if constant else max(1.0, rows * ASSUMED_CHANGE),
+            deletes=0.0 if constant else max(1.0, rows * ASSUMED_CHANGE / 2),
+        )
+    row = RunRow(run=0, view="", point=1, trigger="CREATE", kind="FULL")
+    kept = {name: StoredState("", (), "", ()) for name in states}
+    head = Record(0, row, 0, 0, (), kept, situation.sources_at(), situation.fingerprint, situation.functions)
+    return replace(situation, head=head, changes=changes, between=(), positions=(situation.new, situation.new))
+
+
+def check_policy(situation: Situation, filling: RunPlan) -> None:
+    """At CREATE, under INCREMENTAL and STRICT: every source tells changes, and every operator has a rule.
+
+    Raises TIDEMILL_SOURCE_WITHOUT_CHANGES or TIDEMILL_NOT_INCREMENTAL.
+    """
+    if situation.policy not in ("INCREMENTAL", "STRICT"):
+        return
+    for source in situation.query.sources.values():
+        if not tells_changes(source.entry):
+            raise TidemillError(
+                "TIDEMILL_SOURCE_WITHOUT_CHANGES",
+                {
+                    "source": source.name,
+                    "reason": str(source.entry.get("reason") or "its format does not tell changes"),
+                },
+            )
+    if situation.time_dependent:
+        raise TidemillError(
+            "TIDEMILL_NOT_INCREMENTAL",
+            {
+                "operator": situation.time_dependent[0],
+                "reason": "its value changes with time, so every run would be full",
+            },
+        )
+    plan(steady(situation, frozenset(s.name for s in filling.states)), Asked(None))

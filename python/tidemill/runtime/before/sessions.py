@@ -1,0 +1,107 @@
+"""The session a run works in: a clone of the caller's with the view's captured settings and physical ones of its own.
+
+The caller's session is never changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import ceil, inf
+from typing import Any
+
+from tidemill.bridge.jvm import Jvm
+from tidemill.cost.costing import LOOKED_UP_KEYS
+from tidemill.settings import PREFIX, SETTINGS, PlannerSettings
+
+MEBIBYTE = 1 << 20
+# Bytes of Parquet input for one shuffle partition.  200 partitions for a small delta cost four to eight times the CPU
+# (spark-notes.md, "What makes a delta plan fast").
+BYTES_PER_PARTITION = 32 * MEBIBYTE
+# Rows for one shuffle partition: below, a second task costs more than it takes over.
+ROWS_PER_PARTITION = 100_000
+# Up to this many rows, and no sources to scan, a plan is interpreted: generating its code takes each task longer.
+INTERPRETED_ROWS = 5_000
+# The same of rows that are only read, and filtered or joined with what was broadcast: a microsecond each.
+INTERPRETED_READ = 20_000
+# Below this much input plans run as they stand: re-planning at each shuffle makes each of its stages a job of its own,
+# and jobs, not rows, are what a small refresh costs.
+ADAPTIVE_FROM_BYTES = 64 * MEBIBYTE
+# Up to this many joins, too. Broadcasts of a plan as it stands wait for each other in Spark's 128 threads, for ever if
+# these are all taken; a plan that adapts begins one when those below it are there.
+MOST_JOINS = 32
+
+FIXED = frozenset(setting.name for setting in SETTINGS if setting.scope == "startup")
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+PHYSICAL: Mapping[str, str] = {
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.adaptive.coalescePartitions.enabled": "true",
+    # A bloom filter of the small side prunes the big one where both are shuffled: more than half of Q3's CPU. Spark's
+    # own threshold of 10 GB is for clusters; without any, filters of big sides are built to prune small changes.
+    "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": str(ADAPTIVE_FROM_BYTES),
+    # Constraints of plans with many aliases, as changes of aggregates have, take Catalyst minutes to propagate.
+    "spark.sql.constraintPropagation.enabled": "false",
+    # `${...}` was replaced when CREATE was read: what another session calls so must not get into the query.
+    "spark.sql.variable.substitute": "false",
+    # What users set for their own output must not reach the view's files.
+    "spark.sql.sources.partitionOverwriteMode": "static",
+    "spark.sql.files.maxRecordsPerFile": "0",
+    "spark.sql.parquet.outputTimestampType": "INT96",
+    # Exact sums are aggregated as objects; the default of 128 groups would send nearly all of them through a sort.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
+    # Listing many folders must not become a Spark job: a refresh with nothing to do runs none.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
+    "spark.sql.parquet.compression.codec": "zstd",
+    # So many keys are looked up in a state; of more values Parquet is told the least and the greatest alone.
+    "spark.sql.parquet.pushdown.inFilterThreshold": str(LOOKED_UP_KEYS),
+    # A file that cannot be read is an error, or the view would lose its rows without a word.
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+}
+
+
+def captured(jvm: Jvm) -> dict[str, Any]:
+    """What fixes the meaning of a query's text in the caller's session: "confs", "catalog" and "namespace".
+
+    Without the settings that are Tidemill's own in every working session.
+    """
+    found: dict[str, Any] = jvm.invoke("settings", {})
+    return {**found, "confs": {name: value for name, value in found["confs"].items() if name not in PHYSICAL}}
+
+
+def working(jvm: Jvm, captured: Mapping[str, str]) -> Jvm:
+    """A clone of the caller's session for work on a view with these captured settings."""
+    return jvm.clone({**captured, **PHYSICAL})
+
+
+def fit(jvm: Jvm, source_bytes: float | None, rows: float = inf, read: float = inf, joins: int = 0) -> None:
+    """Fits a working session to one step: shuffle partitions, whether plans adapt as they run, whether they are
+    compiled.
+
+    `source_bytes`: of the snapshots that the step scans, 0 if it reads changes and states alone, None if unknown.
+    `rows`: about how many rows it shuffles; `read`: how many it reads. `joins`: how many joins are in its plan.
+    """
+    cores = int(jvm.session.sparkContext().defaultParallelism())
+    conf = jvm.session.conf()
+    if source_bytes is None:
+        most = max(cores, int(conf.get(SHUFFLE_PARTITIONS)))
+    else:
+        most = max(cores, int(source_bytes // BYTES_PER_PARTITION) + 1)
+    wanted = most if rows == inf else min(most, max(1, ceil(rows / ROWS_PER_PARTITION)))
+    conf.set(SHUFFLE_PARTITIONS, str(wanted))
+    adaptive = source_bytes is None or source_bytes >= ADAPTIVE_FROM_BYTES or joins > MOST_JOINS
+    conf.set("spark.sql.adaptive.enabled", str(adaptive).lower())
+    compiled = source_bytes != 0 or rows > INTERPRETED_ROWS or read > INTERPRETED_READ
+    conf.set("spark.sql.codegen.wholeStage", str(compiled).lower())
+    conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if compiled else "NO_CODEGEN")
+
+
+def planner_settings(jvm: Jvm) -> PlannerSettings:
+    """The caller's settings for planning.  Raises TIDEMILL_INVALID_SETTING."""
+    conf = jvm.session.conf()
+    # One text and a few look-ups: walking a Scala map over py4j costs a call for each of its keys.
+    names = set(re.findall(rf"{re.escape(PREFIX)}[\w.]+", str(conf.getAll().keySet().toString()))) - FIXED
+    # Not what a session says: rule packs are code, and some front doors set a session's settings unchecked.
+    started = jvm.session.sparkContext().getConf()
+    fixed = {name: str(started.get(name)) for name in FIXED if started.contains(name)}
+    return PlannerSettings.from_confs({**{name: str(conf.get(name)) for name in names}, **fixed})

@@ -1,0 +1,235 @@
+"""What a run knows before it is planned: positions, what changed, what in the data forces a full run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from tidemill.bridge.jvm import Jvm
+from tidemill.plan.change import SourceChange
+from tidemill.plan.ops import Scan, Tree
+from tidemill.plan.query import Query
+from tidemill.runtime.before import analysis
+from tidemill.runtime.view.arrivals import Arrived, Rows, place
+from tidemill.runtime.view.definition import Terms
+from tidemill.runtime.view.record import Record, SourceAt
+from tidemill.settings import PlannerSettings
+from tidemill.sources.base import Source
+from tidemill.sources.registry import adapter, describe_position, pin, tells_changes
+from tidemill.sql.statements import Point
+from tidemill.wire.query_document import read_query
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A query analysed, its sources pinned, and what changed since `head`, the last run (None: there was none).
+
+    `positions`: at each moment, by number of source: where the content stands (or, before there is any, the first
+    state), where runs without output have left something, and now. `changes`: from the first moment to now, `between`
+    step by step, empty if there is one. `fingerprint` and `functions` as in `analysis`.
+    """
+
+    document: Mapping[str, Any]
+    query: Query
+    terms: Terms
+    settings: PlannerSettings
+    head: Record | None
+    positions: tuple[Mapping[int, Any], ...]
+    changes: Mapping[int, SourceChange]
+    between: tuple[Mapping[int, SourceChange], ...]
+    fingerprint: str
+    functions: Mapping[str, str]
+
+    @property
+    def policy(self) -> str:
+        return self.terms.policy
+
+    @property
+    def old(self) -> Mapping[int, Any]:
+        """Positions at the first moment."""
+        return self.positions[0]
+
+    @property
+    def new(self) -> Mapping[int, Any]:
+        """Positions now."""
+        return self.positions[-1]
+
+    @property
+    def counted(self) -> Mapping[int, int]:
+        """Rows of the sources that count them themselves, now."""
+        rows = {n: adapter(s.entry).rows(self.new.get(n)) for n, s in self.query.sources.items()}
+        return {n: known for n, known in rows.items() if known is not None}
+
+    @property
+    def first(self) -> bool:
+        """No run with output has been."""
+        return self.head is None or not self.head.filled
+
+    @property
+    def prepared(self) -> bool:
+        """No run with output has been, but runs without have left states."""
+        return self.first and self.head is not None and bool(self.head.states)
+
+    @property
+    def changed(self) -> bool:
+        return any(c.changed for c in self.changes.values())
+
+    @property
+    def time_dependent(self) -> Sequence[str]:
+        """Expressions whose value the clock decides."""
+        return tuple(self.document["findings"].get("time_dependent") or ())
+
+    @property
+    def source_bytes(self) -> float | None:
+        """Bytes of all sources; None if one is unknown."""
+        sizes = [c.bytes for n, c in self.changes.items() if self.query.sources[n].kind != "static"]
+        return None if any(s is None for s in sizes) else sum(s for s in sizes if s is not None)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing to do: no source changed, nothing else moved."""
+        return not (
+            self.first
+            or self.changed
+            or self.time_dependent
+            or self._unfollowed()
+            or self._meaning_changed() is not None
+        )
+
+    def data_reason(self) -> str | None:
+        """What in the data, or around it, forces a full run."""
+        for number, change in sorted(self.changes.items()):
+            if change.changed and change.reason is not None:
+                return _with_source(change.reason, self.query.sources[number].name)
+        if (meaning := self._meaning_changed()) is not None:
+            return meaning
+        if self.time_dependent:
+            return f"TIME_DEPENDENT: {self.time_dependent[0]}"
+        unfollowed = self._unfollowed()
+        return f"NOT_INCREMENTAL: {unfollowed[0]} cannot tell its changes" if unfollowed else None
+
+    def _meaning_changed(self) -> str | None:
+        assert self.head is not None or self.first
+        if self.head is None or (self.first and not self.prepared):
+            return None
+        for name, digest in self.functions.items():
+            if self.head.functions.get(name) != digest:
+                return f"FUNCTION_CHANGED: {name}"
+        if self.head.fingerprint != self.fingerprint:
+            return "SCHEMA_CHANGED: the query reads its sources in another way than at the last run"
+        return None
+
+    def _unfollowed(self) -> list[str]:
+        """Sources that are not constant and cannot tell changes."""
+        return [s.name for s in self.query.sources.values() if not tells_changes(s.entry)]
+
+    def sources_at(self) -> tuple[SourceAt, ...]:
+        """The positions of this run, for its record."""
+        return tuple(
+            SourceAt(s.name, s.id, s.kind, self.new[n])
+            for n, s in sorted(self.query.sources.items())
+            if _recorded(s.entry)
+        )
+
+    def arrived(self, schedule: Sequence[Point], number: int) -> Arrived:
+        """What came since the positions at the first moment; `number`: of the run's point."""
+        head = self.head
+        since = None
+        if head is not None:
+            since = head.output_run if head.filled else min(head.moments, default=None)
+        rows: dict[str, Rows | None] = {}
+        for n, change in self.changes.items():
+            source = self.query.sources[n]
+            if source.kind != "static":
+                rows[source.name] = _counted(change) if self.old.get(n) is not None else None
+        return Arrived(place(schedule, number), number == len(schedule), since, rows if since is not None else {})
+
+    def position_texts(self) -> dict[str, str]:
+        """Positions as the column of SHOW REFRESHES shows them."""
+        return _texts(self.query, dict(self.new))
+
+    def old_position_texts(self) -> dict[str, str]:
+        head = self.head
+        return _texts(self.query, {n: head.position_of(s.name) for n, s in self.query.sources.items()}) if head else {}
+
+
+def _counted(change: SourceChange) -> Rows | None:
+    """Inserts and deletes; None where nobody counted them."""
+    if not change.changed:
+        return 0.0, 0.0
+    return None if change.inserts is None or change.deletes is None else (change.inserts, change.deletes)
+
+
+def _texts(query: Query, positions: Mapping[int, Any]) -> dict[str, str]:
+    known = {s.name: positions.get(n) for n, s in query.sources.items()}
+    return {name: describe_position(position) for name, position in known.items() if position is not None}
+
+
+def _recorded(entry: Mapping[str, Any]) -> bool:
+    return not entry.get("constant")
+
+
+def _with_source(reason: str, name: str) -> str:
+    code, _, text = reason.partition(":")
+    return f"{code}: {name}: {text.strip()}" if text.strip() else f"{code}: {name}"
+
+
+def _fields_read(tree: Tree) -> dict[int, frozenset[str]]:
+    """The fields that a query reads, by number of source."""
+    found: dict[int, frozenset[str]] = {}
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        pending += node.inputs
+        if isinstance(node.op, Scan):
+            found[node.op.source] = found.get(node.op.source, frozenset()) | {field for _, field in node.op.columns}
+    return found
+
+
+def _as_read(entry: Source, read: Collection[str]) -> Source:
+    """A Delta table with only the columns that the query reads: what becomes of others does not concern the view."""
+    if entry["kind"] != "delta":
+        return entry
+    return {**entry, "fields": [field for field in entry["fields"] if field[0] in read]}
+
+
+def survey(
+    jvm: Jvm,
+    document: Mapping[str, Any],
+    head: Record | None,
+    terms: Terms,
+    settings: PlannerSettings,
+    at: Mapping[int, Any] | None = None,
+) -> Situation:
+    """Pins all sources of an analysed query and says what changed.  No Spark job runs.
+
+    `at`: positions, by number of source, that were pinned before.
+    """
+    query = read_query(document)
+    numbers = sorted(query.sources)
+    read = _fields_read(query.root)
+    entries = [_as_read(query.sources[n].entry, read.get(n, frozenset())) for n in numbers]
+    since = [head.position_of(query.sources[n].name) if head is not None else None for n in numbers]
+    pinned = pin(jvm, entries, since, [at.get(n) for n in numbers] if at is not None else None)
+    names = [query.sources[n].name for n in numbers]
+    count = len(head.stands_at) if head is not None else 1
+    moments = [[head.position_of(name, i) for name in names] for i in range(count)] if head is not None else [since]
+    moments.append([p.position for p in pinned])
+    between: tuple[Mapping[int, SourceChange], ...] = ()
+    if len(moments) > 2:
+        steps = [pin(jvm, entries, earlier, later) for earlier, later in pairwise(moments)]
+        between = tuple({n: p.change for n, p in zip(numbers, step, strict=True)} for step in steps)
+    return Situation(
+        document=document,
+        query=query,
+        terms=terms,
+        settings=settings,
+        head=head,
+        positions=tuple(dict(zip(numbers, positions, strict=True)) for positions in moments),
+        changes={n: p.change for n, p in zip(numbers, pinned, strict=True)},
+        between=between,
+        fingerprint=analysis.fingerprint(document),
+        functions=analysis.functions(document),
+    )

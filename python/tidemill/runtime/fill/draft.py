@@ -1,0 +1,152 @@
+"""A definition in the making: what CREATE, OR REPLACE and ALTER ... AS find out about a query before anything is
+written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidemill.bridge.jvm import Jvm
+from tidemill.errors import TidemillError
+from tidemill.runtime.before import analysis, graph, sessions
+from tidemill.runtime.before.foresight import foreseen
+from tidemill.runtime.run.attempt import Occasion
+from tidemill.runtime.view import arrivals
+from tidemill.runtime.view.definition import ViewColumn
+from tidemill.sql.codec import to_json
+from tidemill.sql.not_yet import not_in_effect
+from tidemill.sql.statements import Create
+from tidemill.wire import built as wire
+
+CASE_SENSITIVE = "spark.sql.caseSensitive"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A statement, analysed in a working session under the settings that the view will keep.
+
+    `occasion`: of the run that fills the view; it began with the analysis.
+    """
+
+    statement: Create
+    name: tuple[str, ...]
+    working: Jvm
+    captured: Mapping[str, Any]
+    document: analysis.Document
+    columns: tuple[ViewColumn, ...]
+    query_columns: tuple[str, ...]
+    occasion: Occasion
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a `Definition` that the query decides."""
+        return {
+            "statement": to_json(self.statement),
+            "query": self.statement.query,
+            "settings": self.captured["confs"],
+            "catalog": self.captured["catalog"],
+            "namespace": tuple(self.captured["namespace"]),
+            "columns": self.columns,
+            "query_columns": self.query_columns,
+            "sources": tuple(self.document["sources"]),
+            "functions": analysis.functions(self.document),
+            "order_dropped": bool(self.document.get("order_dropped")),
+            "time_dependent": bool(self.document["findings"].get("time_dependent")),
+        }
+
+    def warnings(self, jvm: Jvm) -> Iterator[str]:
+        """What the user should know, one text each."""
+        view = ".".join(self.name)
+        for clause, text in not_in_effect(self.statement):
+            yield f"{view}: {clause} is not in effect. {text}"
+        for function in analysis.functions(self.document):
+            yield (
+                f"{view} uses the function {function}, which exists in this session only: a refresh in a"
+                " session without it will fail."
+            )
+        yield from (f"{view}: {text}" for text in foreseen(jvm, self.statement, self.document["sources"]))
+        if self.document.get("order_dropped"):
+            yield f"{view}: a stored view has no order; the ORDER BY at its end is left out."
+
+
+@contextmanager
+def drafted(jvm: Jvm, statement: Create, name: tuple[str, ...]) -> Iterator[Draft]:
+    """Analyses the statement's query under the caller's settings; the analysis lasts as long as the block.
+
+    Raises TIDEMILL_TEMPORARY_OBJECT, TIDEMILL_NON_DETERMINISTIC, TIDEMILL_COLUMN_MISMATCH, TIDEMILL_INVALID_CLAUSE
+    (EXPECT), RECURSIVE_VIEW, and what Spark says.
+    """
+    occasion = Occasion.now(len(statement.schedule), "CREATE")
+    captured = sessions.captured(jvm)
+    working = sessions.working(jvm, captured["confs"])
+    assert isinstance(statement.query, str), "the iterative form is refused by the parser"
+    with analysis.analysed(working, statement.query, captured["catalog"], captured["namespace"]) as found:
+        analysis.check_findings(found, statement.policy)
+        arrivals.expectations(statement.expect, captured["namespace"], (s["name"] for s in found["sources"]))
+        graph.refuse_cycle(jvm, name, found["sources"])
+        columns = _columns(statement, found, name)
+        partitions = _partitions(statement, columns, name, cased=working.session.conf().get(CASE_SENSITIVE) == "true")
+        statement = replace(statement, partitioned_by=partitions)
+        named = {**found, "output": [[c, v.name] for (c, _), v in zip(found["output"], columns, strict=True)]}
+        document = analysis.partitioned(named, partitions)
+        names = tuple(name for _, name in found["output"])
+        yield Draft(statement, name, working, captured, document, columns, names, occasion)
+
+
+def _columns(statement: Create, document: analysis.Document, name: Sequence[str]) -> tuple[ViewColumn, ...]:
+    types = analysis.column_types(document)
+    output = document["output"]
+    if statement.columns and len(statement.columns) != len(output):
+        raise TidemillError(
+            "TIDEMILL_COLUMN_MISMATCH",
+            {"view": ".".join(name), "expected": len(statement.columns), "actual": len(output)},
+        )
+    given = statement.columns or [None] * len(output)
+    columns = tuple(
+        ViewColumn(c.name if c else n, types[i], c.comment if c else None)
+        for (i, n), c in zip(output, given, strict=True)
+    )
+    seen: set[str] = set()
+    for column in columns:
+        # Parquet files of a view are read in sessions of either case sensitivity.
+        if column.name.lower() in seen:
+            raise TidemillError("COLUMN_ALREADY_EXISTS", {"columnName": f"`{column.name}`"})
+        seen.add(column.name.lower())
+    return columns
+
+
+def _partitions(
+    statement: Create, columns: Sequence[ViewColumn], name: Sequence[str], *, cased: bool
+) -> tuple[str, ...]:
+    """The partition columns as the view spells them, checked as Spark checks those of a table."""
+    found: list[str] = []
+    for given in statement.partitioned_by:
+        column = next((c for c in columns if c.name == given or (not cased and c.name.lower() == given.lower())), None)
+        if column is None:
+            raise TidemillError(
+                "COLUMN_NOT_DEFINED_IN_TABLE",
+                {
+                    "colType": "partition",
+                    "colName": f"`{given}`",
+                    "tableName": ".".join(f"`{part}`" for part in name),
+                    "tableCols": ", ".join(f"`{c.name}`" for c in columns),
+                },
+            )
+        if column.name in found:
+            raise TidemillError("COLUMN_ALREADY_EXISTS", {"columnName": f"`{column.name}`"})
+        if not _parts(column.type):
+            type_ = f'"{analysis.type_text(column.type).upper()}"'
+            raise TidemillError("INVALID_PARTITION_COLUMN_DATA_TYPE", {"type": type_})
+        found.append(column.name)
+    if columns and len(found) == len(columns):
+        raise TidemillError("ALL_PARTITION_COLUMNS_NOT_ALLOWED", {})
+    return tuple(found)
+
+
+def _parts(type_: wire.Type) -> bool:
+    """Whether text tells all values of the type, so that a folder can stand for one; bytes are no text."""
+    if not isinstance(type_, str):
+        return False
+    other = ("binary", "variant", "calendar interval", "interval", "void", "geo", "string collate")
+    return not type_.startswith(other)

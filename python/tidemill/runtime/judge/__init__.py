@@ -1,0 +1,1 @@
+"""Compares the content of a view with its query."""

@@ -1,0 +1,156 @@
+"""Two-way comparison of a view's stored content with its query, as bags.
+
+One job: the query's rows with count +1, the stored rows with count -1, grouped by all columns; what does not sum to 0
+differs. Doubles and floats are grouped by eleven significant digits; a pair that falls on two sides of a rounding
+boundary is left over and then matched here within the tolerance, so the job's answer stays small.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidemill.runtime.run.jobs import Execution
+from tidemill.wire import built as wire
+from tidemill.wire.built import Expr, Ids, Node
+
+TOLERANCE = 1e-9
+# Eleven significant digits: two numbers with the same text differ by less than 1e-10 of their size, well inside
+# TOLERANCE.
+_ROUNDED = "%.10e"
+_EXACT = "%.17e"
+
+File = Mapping[str, Any]
+Columns = Sequence[tuple[str, wire.Type]]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`missing`: rows of the query that the view lacks. `unexpected`: rows of the view that are not the query's."""
+
+    missing: int
+    unexpected: int
+
+    @property
+    def matches(self) -> bool:
+        return self.missing == 0 and self.unexpected == 0
+
+
+def compare(
+    execution: Execution, query: Node, output: Sequence[int], columns: Columns, live: Sequence[File]
+) -> Verdict:
+    """Compares the rows of `query` (bound; its columns `output`, in the view's order) with the files `live`."""
+    ids = Ids()
+    counted, count = _signed(ids, query, output, columns, live)
+    differs = wire.where(counted.node, wire.fn("not", wire.fn("=", wire.col(count), wire.long(0))))
+    if not counted.floats:
+        missing, unexpected = ids.fresh(2)
+        zero, n = wire.long(0), wire.col(count)
+        totals = wire.aggregate(
+            [],
+            [
+                (missing, wire.fn("sum", wire.fn("if", wire.fn(">", n, zero), n, zero))),
+                (unexpected, wire.fn("sum", wire.fn("if", wire.fn("<", n, zero), wire.fn("negative", n), zero))),
+            ],
+            differs,
+        )
+        row = execution.rows(totals, [(missing, "missing"), (unexpected, "unexpected")], step="verify")[0]
+        return Verdict(int(row[0] or 0), int(row[1] or 0))
+    wanted = [(c, f"c{i}") for i, c in enumerate([count, *counted.floats, *counted.others])]
+    rows = execution.rows(differs, wanted, step="verify")
+    return _paired(rows, len(counted.floats))
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    node: Node
+    floats: tuple[int, ...]  # texts of doubles and floats, all digits
+    others: tuple[int, ...]  # comparable forms of the other columns
+
+
+def _signed(
+    ids: Ids, query: Node, output: Sequence[int], columns: Columns, live: Sequence[File]
+) -> tuple[_Counted, int]:
+    """Rows of both sides grouped by all columns, with the sum of their signs."""
+    stored, both = ids.fresh(len(columns)), ids.fresh(len(columns))
+    plus, minus, n, count = ids.fresh(4)
+    left_ids = ids.fresh(len(columns))
+    left = wire.project(
+        [*((i, wire.col(c)) for i, c in zip(left_ids, output, strict=True)), (plus, wire.long(1))], query
+    )
+    leaf = wire.files(live, [(i, name, type_) for i, (name, type_) in zip(stored, columns, strict=True)])
+    right = wire.project([*((i, wire.col(i)) for i in stored), (minus, wire.long(-1))], leaf)
+    rows = wire.union([*both, n], ([*left_ids, plus], left), ([*stored, minus], right))
+    keys: list[tuple[int, Expr]] = []
+    values: list[tuple[int, Expr]] = [(count, wire.fn("sum", wire.col(n)))]
+    floats, others = [], []
+    for column, (_, type_) in zip(both, columns, strict=True):
+        key = ids.one()
+        if type_ in ("double", "float"):
+            keys.append((key, digits(column, _ROUNDED)))
+            text = ids.one()
+            values.append((text, wire.fn("first", digits(column, _EXACT))))
+            floats.append(text)
+        else:
+            keys.append((key, wire.groupable(column, type_)))
+            others.append(key)
+    return _Counted(wire.aggregate(keys, values, rows), tuple(floats), tuple(others)), count
+
+
+def digits(column: int, pattern: str = _ROUNDED) -> Expr:
+    """A double or float as text, with -0.0 as 0.0 and NULL as NULL (format_string alone writes the text null)."""
+    number = wire.fn("+", {"cast": wire.col(column), "to": "double"}, wire.lit(0.0, "double"))
+    text = wire.fn("format_string", wire.lit(pattern, "string"), number)
+    return wire.fn("if", wire.fn("isnull", wire.col(column)), wire.lit(None, "string"), text)
+
+
+def _paired(rows: Sequence[Sequence[Any]], floats: int) -> Verdict:
+    """Matches left-over rows of both sides that agree in all but the last digits of their floats."""
+    groups: dict[str, tuple[list[list[str | None]], list[list[str | None]]]] = defaultdict(lambda: ([], []))
+    for row in rows:
+        n, numbers, rest = int(row[0]), list(row[1 : 1 + floats]), row[1 + floats :]
+        side = groups[json.dumps(rest, sort_keys=True, default=str)][0 if n > 0 else 1]
+        side.extend([numbers] * abs(n))
+    missing = unexpected = 0
+    for expected, actual in groups.values():
+        left = list(actual)
+        for row in expected:
+            found = next((i for i, other in enumerate(left) if _near(row, other)), None)
+            if found is None:
+                missing += 1
+            else:
+                del left[found]
+        unexpected += len(left)
+    return Verdict(missing, unexpected)
+
+
+def _near(a: Sequence[str | None], b: Sequence[str | None]) -> bool:
+    return all(_close(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _close(a: str | None, b: str | None) -> bool:
+    """Within 1e-9 relative; equal texts cover NULL, NaN and the infinities.
+
+    Next to zero the sum of absolute inputs decides, which is not known here: both below the smallest that such a sum
+    could have left (1e-9 of one unit) count as equal.
+    """
+    if a == b:
+        return True
+    if a is None or b is None:
+        return False
+    x, y = float(a), float(b)
+    return math.isfinite(x) and math.isfinite(y) and math.isclose(x, y, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+
+
+def bag(rows: Sequence[Sequence[Any]]) -> Counter[str]:
+    """Rows (already in comparable form) as a bag."""
+    return Counter(json.dumps(list(r), sort_keys=True, default=str) for r in rows)
+
+
+def comparable(column: int, type_: wire.Type) -> Expr:
+    """One column in comparable form: floats by eleven digits, maps sorted."""
+    return digits(column) if type_ in ("double", "float") else wire.groupable(column, type_)

@@ -1,0 +1,1 @@
+"""One run, from its plan to its commit."""

@@ -1,0 +1,315 @@
+"""One run of a view: plan steps, stage, apply, one commit; to publish it is left to the caller.
+
+Everything before the commit can be thrown away, everything after it can be done again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from tidemill.bridge.jvm import Jvm, JvmFailure
+from tidemill.plan.query import count_field
+from tidemill.runtime.before import sessions
+from tidemill.runtime.before.situation import Situation
+from tidemill.runtime.run import metrics
+from tidemill.runtime.run.apply import Delta, ResultColumn, apply_delta
+from tidemill.runtime.run.binder import Binder
+from tidemill.runtime.run.jobs import Execution, Work
+from tidemill.runtime.run.steps import Outcome, carry_out
+from tidemill.runtime.storage import writers
+from tidemill.runtime.storage.files import UndecidedError
+from tidemill.runtime.storage.stage import Stage
+from tidemill.runtime.view import leases
+from tidemill.runtime.view.arrivals import Arrived
+from tidemill.runtime.view.history import Counts, RunRow
+from tidemill.runtime.view.record import File, Record, StoredPiece, StoredState
+from tidemill.runtime.view.views import Lost, View
+from tidemill.search.contract.run_plan import RunPlan, StateSpec
+from tidemill.sources.registry import check_undisturbed
+
+BYTES_OF_A_ROW = 50
+"""In a Parquet file, roughly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """What fired a run: number of the point, its trigger as SHOW REFRESHES names it, and when (epoch microseconds)."""
+
+    point: int
+    trigger: str
+    started_at: int
+
+    @staticmethod
+    def now(point: int, trigger: str) -> Occasion:
+        return Occasion(point, trigger, time.time_ns() // 1000)
+
+    def elapsed_ms(self) -> int:
+        return max(0, (time.time_ns() // 1000 - self.started_at) // 1000)
+
+
+def row_of(view: View, occasion: Occasion, kind: str, situation: Situation) -> RunRow:
+    """The row of a run of this kind, with what is known before it runs."""
+    return RunRow(
+        run=None,
+        view=view.definition.qualified,
+        point=occasion.point,
+        trigger=occasion.trigger,
+        kind=kind,
+        started_at=occasion.started_at,
+        positions=situation.position_texts(),
+    )
+
+
+NOTHING_LOST = Lost(None, {})
+
+
+def run(
+    jvm: Jvm,
+    view: View,
+    situation: Situation,
+    planned: Callable[[Lost], RunPlan],
+    occasion: Occasion,
+    lost: Lost = NOTHING_LOST,
+) -> Record:
+    """Executes the plan that `planned` makes, and commits it.  `jvm`: the working session.
+
+    `lost`: what is known not to be readable of what the last run left. Where a job finds that more of it is damaged,
+    the run is planned and executed again without that; its row counts all jobs.
+
+    Raises TIDEMILL_CONCURRENT_REFRESH if another run committed first, TIDEMILL_SOURCE_DISTURBED if a source was
+    not left alone; whatever is raised, the run's files are gone.
+    """
+    work = Work()
+    while True:
+        try:
+            return _attempt(jvm, view, situation, planned(lost), occasion, work)
+        except JvmFailure as failure:
+            found = lost | view.damaged(failure)
+            if found == lost:
+                with suppress(JvmFailure):  # of a source that is gone
+                    _check_undisturbed(jvm, view, situation)  # it may be why
+                raise
+            lost = found
+
+
+def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion: Occasion, work: Work) -> Record:
+    number = view.next_run
+    with writers.writing(view.files, view.location), Stage(view.files, view.location, number) as stage:
+        execution = Execution(jvm, situation.document["query"], view.definition.qualified, number, work)
+        binder, states = _binder(view, situation), view.head.states if view.head else {}
+        partitions = view.definition.create.partitioned_by
+        outcome = carry_out(plan, situation, execution, binder, stage, states, partitions)
+        view.files.delete(outcome.emptied(plan))
+        executed = _Executed(view, situation, plan, execution, binder, stage, number, outcome)
+        record = (_held_back if plan.kind == "PARTIAL" else _with_output)(executed, occasion)
+        _check_undisturbed(jvm, view, situation)
+        try:
+            view.log.commit(record)
+        except UndecidedError:
+            stage.keep()  # VACUUM finds the files if they are nobody's
+            raise
+        stage.keep()
+    leases.take(view, (s.entry for s in situation.query.sources.values()), record)
+    return record
+
+
+def _binder(view: View, situation: Situation) -> Binder:
+    """Knows what stands before the run."""
+    head = view.head
+    states = head.states if head else {}
+    return Binder(
+        positions=situation.positions,
+        states={name: [p.files for p in s.pieces] for name, s in states.items()},
+        before={name: s.before for name, s in states.items()},
+        result=head.files if head else (),
+        held=head.held_files if head else (),
+        observe_scans=situation.first and not situation.prepared,
+        counted=situation.counted,
+    )
+
+
+def _check_undisturbed(jvm: Jvm, view: View, situation: Situation) -> None:
+    entries = {n: s.entry for n, s in situation.query.sources.items()}
+    check_undisturbed(jvm, view.definition.qualified, [*entries.values()], [situation.new[n] for n in entries])
+
+
+def run_without_output(view: View, situation: Situation, occasion: Occasion) -> Record:
+    """Commits a run of a point without output at which no early work pays: the data is held back, positions stay."""
+    head = view.head
+    row = replace(
+        row_of(view, occasion, "PARTIAL", situation),
+        run=view.next_run,
+        rows_out=Counts(0, 0),
+        duration_ms=occasion.elapsed_ms(),
+        cpu_ms=0,
+        jobs=0,
+        estimated_cost=0.0,
+        measured_cost=0.0,
+        state_bytes=head.state_bytes if head else 0,
+        positions=situation.old_position_texts(),
+    )
+    record = replace(
+        _before(view, situation),
+        run=view.next_run,
+        row=row,
+        delta=(),
+        compacted=(),
+        arrived=situation.arrived(view.definition.create.schedule, occasion.point),
+    )
+    view.log.commit(record)
+    return record
+
+
+def _before(view: View, situation: Situation) -> Record:
+    """The last record; of a view without any, one in which nothing has happened."""
+    row = RunRow(run=None, view="", point=1, trigger="", kind="")
+    return view.head or Record(0, row, None, None, (), {}, (), situation.fingerprint, situation.functions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Executed:
+    """The steps of a plan, carried out."""
+
+    view: View
+    situation: Situation
+    plan: RunPlan
+    execution: Execution
+    binder: Binder
+    stage: Stage
+    number: int
+    outcome: Outcome
+
+    @property
+    def head(self) -> Record | None:
+        """The last run, if the view is filled."""
+        return self.view.head if self.view.head and self.view.head.filled else None
+
+    @property
+    def fresh(self) -> bool:
+        """Nothing was there before."""
+        return self.situation.first and not self.situation.prepared
+
+    def state(self, spec: StateSpec) -> StoredState:
+        """A state after the run, standing where the content will."""
+        pieces = self.outcome.pieces.get(spec.name, ())
+        return StoredState(spec.form, spec.columns, spec.text, pieces, spec.group, spec.parts)
+
+    def arrived(self, occasion: Occasion) -> Arrived:
+        """What came into the sources."""
+        return self.situation.arrived(self.view.definition.create.schedule, occasion.point)
+
+    def row(self, occasion: Occasion, states: Iterable[StoredState], rows_out: Counts | None) -> RunRow:
+        """The run's row."""
+        plan, work = self.plan, self.execution.work
+        measured = work.cpu_ms if self.situation.settings.cost_model == "default" else None
+        return replace(
+            row_of(self.view, occasion, plan.kind, self.situation),
+            run=self.number,
+            reason=plan.reason,
+            methods=tuple(plan.methods),
+            rows_in=metrics.rows_in(self.binder, self.outcome.written.values(), first=self.fresh),
+            rows_out=rows_out,
+            duration_ms=occasion.elapsed_ms(),
+            cpu_ms=round(work.cpu_ms),
+            jobs=work.jobs,
+            estimated_cost=float(plan.estimated),
+            measured_cost=measured,
+            regret=max(0.0, measured - plan.rejected) if measured is not None and plan.rejected is not None else None,
+            state_bytes=sum(s.bytes for s in states),
+        )
+
+
+def _held_back(run: _Executed, occasion: Occasion) -> Record:
+    """The record of a run without output: what it wrote stands at its positions, everything else where it stood."""
+    before, outcome = _before(run.view, run.situation), run.outcome
+    states = dict(before.states)
+    for spec in run.plan.states:
+        known = before.states.get(spec.name)
+        if spec.name in run.plan.behind:
+            continue
+        boundary = None
+        if known is not None and before.filled:  # only content has a moment of its own that pieces were there at
+            boundary = len(known.pieces) if known.before is None else known.before
+        states[spec.name] = replace(run.state(spec), run=run.number, before=boundary)
+    held, held_run = before.held, before.held_run
+    if outcome.held is not None:
+        files = outcome.held.files if outcome.held.rows else ()
+        earlier = held if any(s.target == "held" and s.mode == "segment" for s in run.plan.steps) else ()
+        held = (*earlier, StoredPiece(files, outcome.held.rows, outcome.held.rows, 1))
+        held_run = run.number
+    standing = {held_run, *(s.run for s in states.values())}
+    moments = {**before.moments, run.number: run.situation.sources_at()}
+    row = run.row(occasion, states.values(), Counts(0, 0))
+    record = replace(
+        before,
+        run=run.number,
+        row=row,
+        states=states,
+        delta=(),
+        compacted=(),
+        moments={number: at for number, at in moments.items() if number in standing},
+        held=held,
+        held_run=held_run,
+        fingerprint=before.fingerprint if before.filled else run.situation.fingerprint,
+        functions=before.functions if before.filled else run.situation.functions,
+        arrived=run.arrived(occasion),
+    )
+    return replace(record, row=replace(row, state_bytes=record.state_bytes))
+
+
+def _with_output(run: _Executed, occasion: Occasion) -> Record:
+    """The record of a run with output: its content, and states that stand where it does."""
+    view, situation, plan, outcome, head, stage = run.view, run.situation, run.plan, run.outcome, run.head, run.stage
+    columns = [ResultColumn(c.name, c.type) for c in view.definition.columns]
+    rows: int | None
+    rows_out: Counts | None
+    delta_files: tuple[File, ...] | None
+    if outcome.result is not None:
+        data: tuple[File, ...] = tuple(stage.settle(outcome.result.files))
+        rows = metrics.value(outcome.result, "result", "rows")
+        rows_out = Counts(rows, 0) if head is None else None
+        delta_files = None
+    else:
+        assert outcome.delta is not None, "a plan without output for a point with output"
+        assert head is not None, "a first run writes the whole result"
+        rows_out = metrics.net(outcome.delta, "delta")
+        rows = None if head.rows is None else head.rows + rows_out.inserts - rows_out.deletes
+        delta = Delta(outcome.delta.files, rows_out.inserts, rows_out.deletes, count_field(c.name for c in columns))
+        keys = plan.keys if plan.keys and head.keys and set(plan.keys) == set(head.keys) else None
+        content = _rows(head.files) if head.rows is None else head.rows
+        touched = rows_out.inserts + rows_out.deletes + content
+        sessions.fit(run.execution.jvm, 0.0, touched, touched)
+        partitions = view.definition.create.partitioned_by
+        applied = apply_delta(run.execution, columns, keys, head.files, delta, stage.data(), partitions)
+        data = (*applied.kept, *stage.settle(applied.added))
+        delta_files = delta.files
+    states = {s.name: run.state(s) for s in plan.states}
+    row = run.row(occasion, states.values(), rows_out)
+    if plan.kind == "FULL" and head is not None:
+        row = replace(row, rows_in=None)
+    return Record(
+        run=run.number,
+        row=row,
+        output_run=run.number,
+        output_at=time.time_ns() // 1000,
+        files=tuple(data),
+        states=states,
+        sources=situation.sources_at(),
+        fingerprint=situation.fingerprint,
+        functions=situation.functions,
+        keys=tuple(plan.keys) if plan.keys else None,
+        delta=delta_files,
+        definition=view.definition.number,
+        compacted=tuple(str(s.state) for s in plan.steps if s.mode == "compact"),
+        arrived=run.arrived(occasion),
+        chosen=plan.chosen,
+        rows=rows,
+    )
+
+
+def _rows(files: Sequence[File]) -> float:
+    """About how many rows are in result files."""
+    return sum(int(f["bytes"]) for f in files) / BYTES_OF_A_ROW

@@ -1,0 +1,117 @@
+"""Binds a plan of the planner to one run: symbolic positions become real ones, stored relations become lists of
+files.
+
+A plan speaks of numbered moments; only here does it meet the positions pinned at the start of a run and the files that
+earlier runs, or earlier steps of this run, wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemill.wire import built as wire
+
+Position = Any
+Files = Sequence[Mapping[str, Any]]
+
+
+@dataclass(slots=True)
+class Binder:
+    """What the symbols of one run's plan stand for.
+
+    `positions`: at each moment a source's position by its number; the last moment is this run. `states` maps a state's
+    name to its committed pieces, each a list of files, `before` to how many of them were there at the first moment,
+    `staged` a step's name to the files it wrote in this run (filled as steps end); `result` lists the view's live
+    files, `held` those of its change that is held back; `values` holds by step and field what keys a step wrote, where
+    they are few enough to be looked up. With `observe_scans` all rows of the sources are counted, but of those whose
+    rows `counted` has: nothing stands between their scans and the query's filters.
+    """
+
+    positions: Sequence[Mapping[int, Position]]
+    states: dict[str, Sequence[Files]]
+    result: Files
+    before: Mapping[str, int | None] = field(default_factory=dict)
+    held: Files = ()
+    staged: dict[str, Files] = field(default_factory=dict)
+    values: dict[tuple[str, str], list[Any]] = field(default_factory=dict)
+    observe_scans: bool = False
+    counted: Mapping[int, int] = field(default_factory=dict)
+    changes: dict[str, int] = field(default_factory=dict)
+    scans: dict[str, int] = field(default_factory=dict)
+    _numbered: int = 0
+
+    def bind(self, node: Mapping[str, Any]) -> wire.Node:
+        """`node` with every symbol replaced. Each change set gets an observation, named in `changes`."""
+        match node["op"]:
+            case "scan":
+                return self._scan(node)
+            case "changes":
+                return self._changes(node)
+            case "state":
+                pieces = self.states.get(node["name"], ())
+                before = self.before.get(node["name"])
+                match node.get("part"):
+                    case "before":
+                        pieces = pieces[:before]
+                    case "since":
+                        pieces = pieces[len(pieces) if before is None else before :]
+                pieces = pieces[node.get("first", 0) : node.get("end")]
+                found = self._files(node, [file for piece in pieces for file in piece])
+                return self._among(node, found) if "among" in node else found
+            case "staged":
+                return self._files(node, self.staged[node["step"]])
+            case "result":
+                return self._files(node, self.result)
+            case "held":
+                return self._files(node, self.held)
+            case _:
+                bound = dict(node)
+                if "inputs" in bound:
+                    bound["inputs"] = [self.bind(child) for child in node["inputs"]]
+                return bound
+
+    def _scan(self, node: Mapping[str, Any]) -> wire.Node:
+        bound = dict(node)
+        bound["at"] = self._at(node["source"], node.get("at"))
+        now = node.get("at") in {None, len(self.positions) - 1}
+        if not self.observe_scans or node["source"] in self.counted or not now:
+            return bound
+        return self._observed(bound, self.scans, [("rows", wire.observed_sum(wire.long(1)))])
+
+    def _changes(self, node: Mapping[str, Any]) -> wire.Node:
+        bound = dict(node)
+        bound["from"] = self._at(node["source"], node["from"])
+        bound["to"] = self._at(node["source"], node["to"])
+        return self._observed(bound, self.changes, wire.signed_counts(node["count"]))
+
+    def _observed(self, node: wire.Node, names: dict[str, int], metrics: list[tuple[str, wire.Expr]]) -> wire.Node:
+        self._numbered += 1
+        name = f"source_{node['source']}_{self._numbered}"
+        names[name] = node["source"]
+        observed = wire.observe(name, metrics, node)
+        if "id" in node:  # a reference to this leaf must find the node that now stands for it
+            observed["id"] = node.pop("id")
+        return observed
+
+    def _among(self, node: Mapping[str, Any], files: wire.Node) -> wire.Node:
+        """The rows that a look-up may find. Without it Spark would not know where to look before it has read all."""
+        among = node["among"]
+        values = self.values.get((among["step"], among["field"]))
+        if values is None:
+            return files
+        (kind,) = (c[2] for c in node["columns"] if c[0] == among["column"])
+        found = wire.where(files, wire.among(among["column"], kind, values, nulls=among["nulls"]))
+        if "id" in files:
+            found["id"] = files.pop("id")
+        return found
+
+    def _at(self, source: int, moment: int | None) -> Position:
+        return self.positions[-1 if moment is None else moment].get(source)
+
+    def _files(self, node: Mapping[str, Any], listed: Files) -> wire.Node:
+        bound = wire.files(listed, [(c[0], c[1], c[2]) for c in node["columns"]])
+        if "id" in node:
+            bound["id"] = node["id"]
+        return bound

@@ -1,0 +1,147 @@
+"""REFRESH ... CASCADE: the views that a view reads are refreshed first, all at one pin of the base sources.
+
+So a view that reads one table along several ways sees one position of it, however much is written meanwhile.
+Each view is a run and a commit of its own: what was committed before a failure stays.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tidemill.bridge.jvm import Jvm
+from tidemill.errors import TidemillError
+from tidemill.plan.change import SourceChange
+from tidemill.runtime.before import graph, sessions
+from tidemill.runtime.before.graph import Node, Source
+from tidemill.runtime.before.situation import Situation, survey
+from tidemill.runtime.run import perform as runs
+from tidemill.runtime.run.attempt import Occasion
+from tidemill.runtime.run.perform import Done, Wanted
+from tidemill.runtime.view.history import RunRow
+from tidemill.runtime.view.views import View
+from tidemill.settings import PlannerSettings
+from tidemill.sources.registry import pin
+
+ATTEMPTS = 3
+"""How often the views are analysed again because a table was replaced before its position was taken."""
+
+
+def cascade(jvm: Jvm, view: View, wanted: Wanted) -> RunRow:
+    """Refreshes what `view` reads, with output, then `view` as wanted; answers the row of `view`.
+
+    A view that has nothing to do costs no job and gets no run; a suspended one is refreshed like any other, for this is
+    by hand. FULL and the point count for `view` alone. A dry run writes nothing: what an upstream view would become
+    is planned, and its changes count as unknown.
+
+    Raises RECURSIVE_VIEW; TIDEMILL_UPSTREAM_FAILED, naming the view, if one below fails; TIDEMILL_SOURCE_MOVED if
+    the sources cannot be pinned together; for `view` itself what REFRESH raises.
+    """
+    settings = sessions.planner_settings(jvm)
+    for _ in range(ATTEMPTS):
+        with graph.opened(jvm, view) as nodes:
+            pins, moved = _pinned(jvm, nodes)
+            if moved is None:
+                return _refreshed(jvm, nodes, pins, settings, wanted)
+    raise TidemillError("TIDEMILL_SOURCE_MOVED", {"view": view.definition.qualified, "source": moved})
+
+
+def _refreshed(
+    jvm: Jvm, nodes: Sequence[Node], pins: Mapping[str, Any], settings: PlannerSettings, wanted: Wanted
+) -> RunRow:
+    named = nodes[-1].view
+    done: dict[str, Done] = {}
+    for node in nodes:
+        if not wanted.dry:
+            node.view.publish_if_behind()
+        own = wanted if node.view is named else _upstream_wants(node.view, wanted.dry)
+        with graph.naming(node.view, named):
+            situation = _surveyed(node, pins, done, settings, wanted.dry)
+            done[node.view.location] = runs.perform(jvm, node.working, node.view, situation, own)
+    return done[named.location].row
+
+
+def _upstream_wants(view: View, dry: bool) -> Wanted:
+    return Wanted(Occasion.now(len(view.definition.create.schedule), "MANUAL"), dry=dry)
+
+
+# -- pins -------------------------------------------------------------------------------------------------------------
+
+
+def _pinned(jvm: Jvm, nodes: Sequence[Node]) -> tuple[Mapping[str, Any], str | None]:
+    """Positions of all base sources by `_place`, taken in one call; and the name of a source that is not, or no
+    longer, the table or view that was analysed.
+
+    The views' last runs were read before this, so no pin is older than what a run stands at.
+    """
+    ids = {node.view.location: node.view.definition.id for node in nodes}
+    for node in nodes:
+        for number, location in node.upstream.items():
+            read = next(s for s in node.document["sources"] if s["source"] == number)
+            if read["id"] != ids[location]:
+                return {}, read["name"]
+    entries: dict[str, Source] = {}
+    for source in (s for node in nodes for s in node.document["sources"] if _is_base(s)):
+        known = entries.setdefault(_place(source), source)
+        if known["fields"] != source["fields"]:
+            return {}, source["name"]
+    positions = [p.position for p in pin(jvm, list(entries.values()))]
+    for source, position in zip(entries.values(), positions, strict=True):
+        if position is not None and position.get("id", source["id"]) != source["id"]:
+            return {}, source["name"]
+    return dict(zip(entries, positions, strict=True)), None
+
+
+def _is_base(source: Source) -> bool:
+    """Whether it has a position and is no view."""
+    return source["kind"] not in ("view", "static")
+
+
+def _place(source: Source) -> str:
+    """One text for one table, whichever view reads it."""
+    return json.dumps([source["kind"], source["id"], source["location"].get("options")], sort_keys=True)
+
+
+# -- situations -------------------------------------------------------------------------------------------------------
+
+
+def _surveyed(
+    node: Node, pins: Mapping[str, Any], done: Mapping[str, Done], settings: PlannerSettings, dry: bool
+) -> Situation:
+    """What a view of the graph faces: bases at the pins, views at the runs that this statement saw or made."""
+    upstream = {n: done[location] for n, location in node.upstream.items()}
+    at = {s["source"]: pins[_place(s)] for s in node.document["sources"] if _is_base(s)}
+    sources = []
+    for source in node.document["sources"]:
+        below = upstream.get(source["source"])
+        if below is not None and below.head is not None:
+            at[source["source"]] = {"run": below.head.output_run, "id": source["id"], "rows": below.head.rows}
+            # the view has grown since the query was analysed
+            source = {**source, "bytes": sum(int(f["bytes"]) for f in below.head.files)}
+        sources.append(source)
+    document = {**node.document, "sources": sources}
+    definition, head = node.view.definition, node.view.head
+    situation = survey(node.working, document, head, definition.terms, settings, at)
+    for number, below in upstream.items():
+        if dry and below.row.kind != "NO_DATA":
+            situation = _expecting(situation, number, below.row)
+    return situation
+
+
+def _expecting(situation: Situation, number: int, row: RunRow) -> Situation:
+    """`situation` with a source that another run would change, nobody knows by how much, nor to which position."""
+    reason = f"SOURCE_REWRITTEN: the next run of {row.view} would be full" if row.kind == "FULL" else None
+
+    def changing(changes: Mapping[int, SourceChange]) -> dict[int, SourceChange]:
+        known = changes[number]
+        change = replace(known, changed=True, inserts=None, deletes=None, reason=known.reason or reason)
+        return {**changes, number: change}
+
+    return replace(
+        situation,
+        changes=changing(situation.changes),
+        between=(*situation.between[:-1], *map(changing, situation.between[-1:])),
+        positions=(*situation.positions[:-1], {**situation.new, number: None}),
+    )

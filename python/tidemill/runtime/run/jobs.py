@@ -1,0 +1,108 @@
+"""One door to the JVM's `run`: every Spark job of a run goes through here and is counted here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidemill.bridge.jvm import Jvm, JvmFailure
+from tidemill.cost.costing import PAGE_ROWS
+from tidemill.wire import built as wire
+
+PARTITION = "_tidemill_partition_"
+"""Begin of the names of columns that part the rows of a write; no file holds them."""
+
+
+@dataclass(slots=True)
+class Work:
+    """What the jobs of one run cost: executor CPU milliseconds and number of Spark jobs."""
+
+    cpu_ms: float = 0.0
+    jobs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Files that one step wrote, the rows in them, and what its observations saw (name -> metric -> value)."""
+
+    files: tuple[Mapping[str, Any], ...]
+    rows: int
+    observed: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def bytes(self) -> int:
+        return sum(int(f["bytes"]) for f in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """Runs wire plans of one analysed query for one run of one view.
+
+    `jvm` is the clone that the refresh works in, `query` the id of the analysed query, `view` the qualified name,
+    `run` the number that this run will get (job descriptions only). Raises `JvmFailure` if Spark fails.
+    """
+
+    jvm: Jvm
+    query: int
+    view: str
+    run: int
+    work: Work
+
+    def write(
+        self,
+        plan: wire.Node,
+        path: str,
+        columns: Sequence[tuple[int, str]],
+        *,
+        step: str,
+        wanted_files: int | None = None,
+        partitions: Mapping[int, str] | None = None,
+        order: str | None = None,
+    ) -> Written:
+        """Writes `plan` as Parquet files into the new directory `path`.
+
+        `partitions`: columns of `columns` whose values part the rows into folders, outermost first, with names for
+        the folders. The columns stay in the files too: whoever reads a file by itself reads whole rows. The listing
+        then says for each file its `partition` (a list of texts, None for NULL) and its `folder`.
+
+        `order`: the column that the rows of each file are in the order of, on small pages.
+        """
+        sink: dict[str, Any] = {"kind": "parquet", "path": path, "files": wanted_files}
+        if partitions:
+            first = max(c for c, _ in columns) + 1
+            texts = [(first + i, f"{PARTITION}{i}", c) for i, c in enumerate(partitions)]
+            kept = [(c, wire.col(c)) for c, _ in columns]
+            plan = wire.project([*kept, *((i, wire.partition_text(c)) for i, _, c in texts)], plan)
+            columns = [*columns, *((i, name) for i, name, _ in texts)]
+            sink["partitions"] = [[name, partitions[c]] for _, name, c in texts]
+        if order is not None:
+            sink |= {"order": order, "page_rows": PAGE_ROWS}
+        sink["columns"] = [list(c) for c in columns]
+        answer = self._run(plan, sink, step)
+        return Written(tuple(answer["files"]), int(answer["rows"]), answer.get("observed") or {})
+
+    def rows(self, plan: wire.Node, columns: Sequence[tuple[int, str]], *, step: str) -> list[list[Any]]:
+        """The rows of `plan`, collected; for small answers only."""
+        answer = self._run(plan, {"kind": "rows", "columns": [list(c) for c in columns]}, step)
+        return list(answer["rows"])
+
+    def _run(self, plan: wire.Node, sink: Mapping[str, Any], step: str) -> Mapping[str, Any]:
+        request = {
+            "query": self.query,
+            "plan": plan,
+            "view": self.view,
+            "run": self.run,
+            "output": step,
+            "description": f"tidemill: {self.view} {self.run} {step}",
+            "sink": sink,
+        }
+        try:
+            answer: Mapping[str, Any] = self.jvm.invoke("run", request)
+        except JvmFailure as failure:
+            self.work.cpu_ms += failure.cpu_ms
+            self.work.jobs += failure.jobs
+            raise
+        self.work.cpu_ms += float(answer.get("cpu_ms") or 0)
+        self.work.jobs += int(answer.get("jobs") or 0)
+        return answer

@@ -1,0 +1,47 @@
+"""What a run saw, out of the observations of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tidemill.runtime.run.binder import Binder
+from tidemill.runtime.run.jobs import Written
+from tidemill.runtime.view.history import Counts
+
+
+def rows_in(binder: Binder, written: Iterable[Written], first: bool) -> Counts | None:
+    """Change rows that the run consumed, each source once.
+
+    A source that several terms of a plan read is observed once per reading; a reading may be cut short (an empty
+    other side), so the largest counts. A first run: all rows of the sources. None if no change set was read.
+    """
+    inserts: dict[int, int] = {}
+    deletes: dict[int, int] = {}
+    for seen in written:
+        for name, metrics in seen.observed.items():
+            if name in binder.changes:
+                source = binder.changes[name]
+                _raise(inserts, source, metrics, "inserts")
+                _raise(deletes, source, metrics, "deletes")
+            elif first and name in binder.scans:
+                _raise(inserts, binder.scans[name], metrics, "rows")
+    if first:
+        inserts |= binder.counted
+    if not (first or binder.changes):
+        return None
+    return Counts(sum(inserts.values()), sum(deletes.values()))
+
+
+def _raise(counts: dict[int, int], source: int, metrics: Mapping[str, object], name: str) -> None:
+    value = metrics.get(name)
+    counts[source] = max(counts.get(source, 0), int(str(value)) if value is not None else 0)
+
+
+def value(written: Written, name: str, metric: str) -> int:
+    """What the observation `name` saw; 0 for a sum over nothing."""
+    return int((written.observed.get(name) or {}).get(metric) or 0)
+
+
+def net(written: Written, name: str) -> Counts:
+    """Net inserts and deletes that the observation `name` saw."""
+    return Counts(value(written, name, "inserts"), value(written, name, "deletes"))

@@ -1,0 +1,139 @@
+"""Carries out the steps of a run's plan: each is one write of Spark's, after which the next ones read its files."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from tidemill.bridge.jvm import Jvm
+from tidemill.cost.costing import LOOKED_UP_KEYS
+from tidemill.runtime.before import sessions
+from tidemill.runtime.before.situation import Situation
+from tidemill.runtime.run.apply import partition_ids
+from tidemill.runtime.run.binder import Binder
+from tidemill.runtime.run.jobs import Execution, Written
+from tidemill.runtime.storage.files import parent
+from tidemill.runtime.storage.stage import Stage
+from tidemill.runtime.view.record import StoredPiece, StoredState
+from tidemill.search.contract.run_plan import RunPlan, Step
+from tidemill.wire import built as wire
+
+FEW_KEYS = 50
+"""Keys that are looked up without compiled code: the rows of their pages are few enough to be interpreted."""
+VALUES = "values"
+"""The observation of the keys that a step writes."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the steps wrote, by step and by target; `pieces`: of each state, as they are by now."""
+
+    written: dict[str, Written]
+    pieces: dict[str, tuple[StoredPiece, ...]]
+    result: Written | None = None
+    delta: Written | None = None
+    held: Written | None = None
+
+    def emptied(self, plan: RunPlan) -> set[str]:
+        """Folders of segments in which there is no row: no state has them."""
+        segments = (self.written[s.name] for s in plan.steps if s.mode == "segment")
+        return {parent(str(f["path"])) for written in segments if written.rows == 0 for f in written.files}
+
+    def take(self, step: Step, written: Written) -> None:
+        self.written[step.name] = written
+        match step.target:
+            case "state":
+                name = str(step.state)
+                self.pieces[name] = _pieces(step, self.pieces.get(name, ()), written)
+            case "result":
+                self.result = written
+            case "delta":
+                self.delta = written
+            case "held":
+                self.held = written
+
+
+def carry_out(
+    plan: RunPlan,
+    situation: Situation,
+    execution: Execution,
+    binder: Binder,
+    stage: Stage,
+    states: Mapping[str, StoredState],
+    partitions: Sequence[str],
+) -> Outcome:
+    """Writes what the steps of a plan write, one after the other; what they hand on to each other is gone then.
+
+    `states`: as the last run left them. `partitions`: the names of columns that part the result. `binder` knows
+    afterwards what the steps wrote. Raises `JvmFailure`.
+    """
+    outcome = Outcome({}, {name: s.pieces for name, s in states.items()})
+    asked = {pair for step in plan.steps for pair in wire.looked_up(step.plan)}
+    for step in plan.steps:
+        _fit(execution.jvm, situation, binder, step)
+        outcome.take(step, _written(execution, binder, step, stage, partitions, asked))
+        if step.mode == "compact":
+            binder.states[str(step.state)] = [p.files for p in outcome.pieces[str(step.state)]]
+    stage.drop_shared()
+    return outcome
+
+
+def _fit(jvm: Jvm, situation: Situation, binder: Binder, step: Step) -> None:
+    """Fits the session to a step."""
+    source_bytes = situation.source_bytes if wire.holds(step.plan, "scan") else 0.0
+    told = sum(situation.changes[n].read or 0.0 for n in wire.changed(step.plan))
+    known = [binder.values.get(pair) for pair in wire.looked_up(step.plan)]
+    many = any(values is None or len(values) > FEW_KEYS for values in known)  # None: all of the state is read
+    read = inf if many else max(step.volume.read, told)
+    sessions.fit(jvm, source_bytes, max(step.volume.shuffled, told), read, wire.count(step.plan, "join"))
+
+
+def _written(
+    execution: Execution,
+    binder: Binder,
+    step: Step,
+    stage: Stage,
+    partitions: Sequence[str],
+    asked: Collection[tuple[str, str]],
+) -> Written:
+    """`asked`: steps and fields whose values later steps look up."""
+    plan = binder.bind(step.plan)
+    columns = [(c, n) for c, n in step.columns]
+    values = [(n, wire.observed_values(wire.col(c), LOOKED_UP_KEYS)) for c, n in columns if (step.name, n) in asked]
+    if values:
+        plan = wire.observe(VALUES, values, plan)
+    parted: dict[int, str] = {}
+    match step.target:
+        case "state":
+            path = stage.state(str(step.state))
+        case "result":
+            path = stage.data()
+            parted = partition_ids([c for c, _ in columns], [n for _, n in columns], partitions)
+            plan = wire.observe("result", [("rows", wire.observed_sum(wire.long(1)))], plan)
+        case "shared":
+            path = stage.shared()
+        case _:
+            path = stage.delta()
+            count, _ = columns[-1]
+            plan = wire.observe("delta", wire.signed_counts(count), plan)
+    written = execution.write(plan, path, columns, step=step.name, partitions=parted, order=step.order)
+    binder.staged[step.name] = written.files
+    found = (written.observed.get(VALUES) or {}).items()
+    binder.values |= {(step.name, field): list(known) for field, known in found if known is not None}
+    return written
+
+
+def _pieces(step: Step, before: tuple[StoredPiece, ...], written: Written) -> tuple[StoredPiece, ...]:
+    """The pieces of a state after a step that wrote one; a segment without rows is none."""
+    match step.mode:
+        case "segment" if written.rows == 0:
+            return before
+        case "segment":
+            return (*before, StoredPiece(written.files, written.rows, written.rows, 1))
+        case "compact":
+            tail = before[step.first :]
+            taken, segments = sum(p.rows for p in tail), sum(p.segments for p in tail)
+            return (*before[: step.first], StoredPiece(written.files, written.rows, taken, segments, step.order))
+        case _:
+            return (StoredPiece(written.files, written.rows, written.rows, 0, step.order),)

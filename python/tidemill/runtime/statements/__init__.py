@@ -1,0 +1,1 @@
+"""The statements, a file each, and the way to them."""

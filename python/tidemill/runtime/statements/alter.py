@@ -1,0 +1,103 @@
+"""ALTER INCREMENTAL VIEW: amendments of a definition, another query, another name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tidemill.bridge.jvm import Jvm
+from tidemill.errors import TidemillError
+from tidemill.runtime.before import analysis, graph, planning, sessions
+from tidemill.runtime.before.foresight import foreseen_of
+from tidemill.runtime.fill.replace import alter_query
+from tidemill.runtime.view import arrivals, catalog, views
+from tidemill.runtime.view.views import View
+from tidemill.sql.statements import (
+    Action,
+    Alter,
+    RenameTo,
+    SetComment,
+    SetExpect,
+    SetPolicy,
+    SetProperties,
+    SetQuery,
+    UnsetProperties,
+)
+
+
+def alter(jvm: Jvm, statement: Alter, sql: str, warnings: list[str]) -> list[list[Any]]:
+    """Raises TIDEMILL_NOT_FOUND, TIDEMILL_NOT_AN_INCREMENTAL_VIEW; TIDEMILL_ALREADY_EXISTS for a new name that is
+    taken, RECURSIVE_VIEW for one that the query reads; TIDEMILL_INVALID_CLAUSE for EXPECT;
+    UNSET_NONEXISTENT_PROPERTIES; TIDEMILL_NOT_INCREMENTAL, TIDEMILL_SOURCE_WITHOUT_CHANGES for a policy that the query
+    cannot have; TIDEMILL_CONCURRENT_REFRESH if another ALTER came first; what CREATE raises for AS.
+    """
+    view = views.find(jvm, statement.name)
+    match statement.action:
+        case RenameTo(name):
+            _rename(jvm, view, name)
+        case SetQuery(query):
+            assert isinstance(query, str), "the iterative form is refused by the parser"
+            alter_query(jvm, view, query, sql, warnings)
+        case action:
+            _check(jvm, view, action)
+            warnings += foreseen_of(jvm, view, action)
+            views.amend(view, _dated(view, action))
+            _tell_readers(view, action)
+    return []
+
+
+def _rename(jvm: Jvm, view: View, name: tuple[str, ...]) -> None:
+    """Another name in the same database, as Spark's tables; no file moves."""
+    old = view.definition.name
+    qualified = catalog.qualify(jvm, name if len(name) > 1 else (*old[:-1], *name))
+    if qualified[:-1] != old[:-1]:
+        raise TidemillError(
+            "TIDEMILL_INVALID_CLAUSE",
+            {"clause": "RENAME TO", "reason": f"a view stays in its database, {'.'.join(old[:-1])}"},
+        )
+    if (taken := catalog.lookup(jvm, qualified)) is not None:
+        raise TidemillError("TIDEMILL_ALREADY_EXISTS", {"view": ".".join(qualified), "object": taken.what})
+    graph.refuse_cycle(jvm, qualified, view.definition.sources)
+    catalog.rename_entry(jvm, old, qualified)
+
+
+def _check(jvm: Jvm, view: View, action: Action) -> None:
+    match action:
+        case SetPolicy(policy) if policy in {"INCREMENTAL", "STRICT"}:
+            working = sessions.working(jvm, view.definition.settings)
+            with analysis.analysed_again(working, view.definition) as document:
+                analysis.check_findings(document, policy)
+                terms = replace(view.definition.terms, policy=policy)
+                planning.filling(working, document, terms, sessions.planner_settings(jvm))
+        case SetPolicy("AUTO") if view.definition.create.policy == "FULL":
+            working = sessions.working(jvm, view.definition.settings)
+            with analysis.analysed_again(working, view.definition) as document:
+                analysis.check_findings(document, "AUTO")
+        case SetExpect(expect):
+            arrivals.expectations(expect, view.definition.namespace, (s["name"] for s in view.definition.sources))
+        case SetProperties():
+            view.amended(action).result.check()
+        case UnsetProperties(keys, if_exists) if not if_exists:
+            known = dict(view.definition.create.properties)
+            unknown = [k for k in keys if k not in known]
+            if unknown:
+                raise TidemillError(
+                    "UNSET_NONEXISTENT_PROPERTIES",
+                    {
+                        "properties": ", ".join(f"`{k}`" for k in unknown),
+                        "table": ".".join(f"`{part}`" for part in view.definition.name),
+                    },
+                )
+        case _:
+            pass
+
+
+def _dated(view: View, action: Action) -> Action:
+    """EXPECT with the run after which it is said."""
+    return replace(action, run=view.head.run if view.head else None) if isinstance(action, SetExpect) else action
+
+
+def _tell_readers(view: View, action: Action) -> None:
+    """Comment and properties stand in the catalog entry too, and in a Delta table."""
+    if isinstance(action, SetComment | SetProperties | UnsetProperties):
+        view.amended(action).describe()

@@ -1,0 +1,144 @@
+"""CREATE INCREMENTAL VIEW: check, fill, commit, publish; the catalog entry comes last.
+
+Whatever fails on the way, nothing is left: no file, no folder that was not there before, no catalog entry. Where the
+location holds the same view already, that one is attached instead; OR REPLACE switches a view that exists.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tidemill.bridge.jvm import Jvm
+from tidemill.errors import TidemillError
+from tidemill.runtime.before import planning, sessions
+from tidemill.runtime.fill import adopt as attach
+from tidemill.runtime.fill.draft import Draft, drafted
+from tidemill.runtime.fill.replace import replace_view
+from tidemill.runtime.run import attempt as running
+from tidemill.runtime.storage import writers
+from tidemill.runtime.storage.files import Files, UndecidedError, child
+from tidemill.runtime.view import catalog, removal
+from tidemill.runtime.view.definition import VIEW_FILE, Definition
+from tidemill.runtime.view.views import View
+from tidemill.sql.statements import Create
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the view will lie, qualified; `owned`: chosen by Tidemill, so that DROP removes it."""
+
+    location: str
+    owned: bool
+
+
+def create(jvm: Jvm, statement: Create, sql: str, warnings: list[str]) -> list[list[object]]:
+    """Creates the view, and fills it unless INITIALIZE DEFERRED.
+
+    Raises TIDEMILL_CATALOG_UNSUPPORTED, TIDEMILL_ALREADY_EXISTS, TIDEMILL_LOCATION_NOT_EMPTY,
+    TIDEMILL_LOCATION_MISMATCH, TIDEMILL_COLUMN_MISMATCH, TIDEMILL_TEMPORARY_OBJECT, TIDEMILL_NON_DETERMINISTIC,
+    TIDEMILL_NOT_INCREMENTAL, TIDEMILL_SOURCE_WITHOUT_CHANGES, and whatever Spark says about the query.
+    """
+    name = catalog.qualify(jvm, statement.name)
+    if (found := catalog.lookup(jvm, name)) is not None:
+        if statement.if_not_exists and found.is_view:
+            return []
+        if statement.or_replace and found.is_view:
+            replace_view(jvm, found, statement, sql, warnings)
+            return []
+        raise TidemillError("TIDEMILL_ALREADY_EXISTS", {"view": ".".join(name), "object": found.what})
+    catalog.check_name(jvm, name)
+    files = Files(jvm)
+    location = files.qualify(statement.location or catalog.default_location(jvm, name))
+    if files.exists(child(location, VIEW_FILE)) and attach.attach(jvm, files, location, name, statement, warnings):
+        return []
+    place = _place(files, name, location, owned=statement.location is None)
+    with drafted(jvm, statement, name) as draft:
+        definition = Definition(
+            id=uuid.uuid4().hex,
+            name=name,
+            text=sql,
+            owns_files=place.owned,
+            created_at=time.time_ns() // 1000,
+            location=place.location,
+            **draft.fields(),
+        )
+        warnings += draft.warnings(jvm)
+        _make(jvm, files, definition, draft)
+    return []
+
+
+def _make(jvm: Jvm, files: Files, definition: Definition, draft: Draft) -> None:
+    view = View(definition, files)
+    create = definition.create
+    settings = sessions.planner_settings(jvm)
+    situation, plan = planning.filling(draft.working, draft.document, definition.terms, settings)
+    view.result.check()
+    with _nothing_left(view), writers.writing(files, definition.location):
+        if not files.write_new(child(definition.location, VIEW_FILE), definition.to_json()):
+            # Another CREATE of this name came first; its files are not ours to remove.
+            raise _TakenError(definition)
+        if create.deferred:
+            view.result.prepare()
+        else:
+            view.publish(running.run(draft.working, view, situation, lambda _: plan, draft.occasion))
+        catalog.create_entry(
+            jvm,
+            definition.name,
+            definition.location,
+            definition.schema,
+            definition.id,
+            definition.format,
+            dict(create.properties),
+            create.comment,
+        )
+
+
+class _TakenError(TidemillError):
+    """The location was taken while this statement ran."""
+
+    def __init__(self, definition: Definition) -> None:
+        super().__init__("TIDEMILL_LOCATION_NOT_EMPTY", {"view": definition.qualified, "location": definition.location})
+
+
+@contextmanager
+def _nothing_left(view: View) -> Iterator[None]:
+    """Removes what the statement made at the location, and the folders above that it had to make, if it fails."""
+    files, location = view.files, view.location
+    root = _first_missing(files, location)
+    try:
+        yield
+    except (_TakenError, UndecidedError):
+        raise
+    except BaseException as error:
+        try:
+            files.delete([root] if root is not None else [s.path for s in files.list(location)])
+            view.result.forget()
+        except Exception as failure:
+            error.add_note(f"the files at {location} could not be removed: {failure}")
+        raise
+
+
+def _first_missing(files: Files, location: str) -> str | None:
+    """The topmost folder on the way to `location` that does not exist yet; None if all do."""
+    missing = None
+    path = location.rstrip("/")
+    while path.count("/") > 2 and not files.exists(path):
+        missing, path = path, path.rsplit("/", 1)[0]
+    return missing
+
+
+def _place(files: Files, name: Sequence[str], location: str, *, owned: bool) -> Place:
+    if removal.was_cut_off(files, location):
+        files.delete([location])
+    if files.list(location) or (files.exists(location) and not _is_folder(files, location)):
+        raise TidemillError("TIDEMILL_LOCATION_NOT_EMPTY", {"view": ".".join(name), "location": location})
+    return Place(location, owned)
+
+
+def _is_folder(files: Files, location: str) -> bool:
+    parent, _, last = location.rstrip("/").rpartition("/")
+    return any(s.folder for s in files.list(parent) if s.name == last)

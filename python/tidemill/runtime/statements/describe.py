@@ -1,0 +1,90 @@
+"""DESCRIBE INCREMENTAL VIEW: columns, and with EXTENDED the sections that users know from Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tidemill.bridge.jvm import Jvm
+from tidemill.runtime.before.analysis import type_text
+from tidemill.runtime.view import views
+from tidemill.runtime.view.views import View
+from tidemill.sql.not_yet import not_in_effect
+from tidemill.sql.render import expect_text, schedule_text
+from tidemill.sql.statements import Describe
+
+Line = tuple[str, str, str | None]
+
+
+def describe(jvm: Jvm, statement: Describe, sql: str, warnings: list[str]) -> list[list[Any]]:
+    """Rows col_name, data_type, comment.  Raises TIDEMILL_NOT_FOUND, TIDEMILL_NOT_AN_INCREMENTAL_VIEW."""
+    view = views.find(jvm, statement.name)
+    lines: list[Line] = [(c.name, type_text(c.type), c.comment) for c in view.definition.columns]
+    ignored = not_in_effect(view.definition.create)
+    lines += _partitions(view)
+    if statement.extended:
+        lines += _extended(view)
+    if ignored:
+        lines += [("", "", None), ("# Clauses", "", None)]
+        lines += [(clause, "not in effect", text) for clause, text in ignored]
+    return [list(line) for line in lines]
+
+
+def _partitions(view: View) -> Iterator[Line]:
+    columns = {c.name: c for c in view.definition.columns}
+    parts = [columns[name] for name in view.definition.create.partitioned_by]
+    if parts:
+        yield "# Partition Information", "", None
+        yield "# col_name", "data_type", "comment"
+    for c in parts:
+        yield c.name, type_text(c.type), c.comment
+
+
+def _extended(view: View) -> Iterator[Line]:
+    definition, head = view.definition, view.head
+    create = definition.create
+    yield "", "", None
+    yield "# Detailed Incremental View Information", "", None
+    yield "Catalog", definition.name[0], None
+    yield "Database", definition.name[1], None
+    yield "View", definition.name[2], None
+    if create.comment is not None:
+        yield "Comment", create.comment, None
+    yield "Status", view.status, None
+    yield "Schedule", schedule_text(create.schedule), None
+    if create.expect:
+        over = any(e.rows is None for e in create.expect) and view.outlook().over
+        yield "Expect", expect_text(create.expect), "COMPLETE was said of an earlier cycle" if over else None
+    yield "Refresh Policy", create.policy, None
+    yield "Format", definition.format, None
+    yield "Location", definition.location, None
+    yield "Created Time", _utc(definition.created_at), None
+    properties = ", ".join(f"{k}={v}" for k, v in create.properties)
+    yield "Properties", f"[{properties}]", None
+    yield "Query", definition.query, None
+    yield "Query Catalog and Namespace", ".".join((definition.catalog, *definition.namespace)), None
+    if head is not None:
+        yield "", "", None
+        yield "# Last Run", "", None
+        yield "Run", str(head.run), None
+        yield "Kind", head.row.kind, None
+        if head.row.reason:
+            yield "Reason", head.row.reason, None
+        yield "Methods", ", ".join(head.row.methods), None
+        yield "Started", _utc(head.row.started_at), None
+        yield "Key", ", ".join(head.keys) if head.keys else "none: a bag", None
+        for name, state in head.states.items():
+            pieces = f"{state.rows} rows in {len(state.pieces)} pieces"
+            compacted = ", compacted" if name in head.compacted else ""
+            yield f"State {name}", f"{state.bytes} bytes, {pieces}{compacted}", state.text
+    yield "", "", None
+    yield "# Sources", "", None
+    for source in definition.sources:
+        at = head.row.positions.get(str(source["name"])) if head else None
+        yield str(source["name"]), str(source["kind"]), at
+
+
+def _utc(micros: int) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(micros / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,62 @@
+"""DROP INCREMENTAL VIEW: the catalog entry, and the files of a view that was created without LOCATION."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from tidemill.bridge.jvm import Jvm
+from tidemill.errors import TidemillError
+from tidemill.runtime.storage.files import Files, child
+from tidemill.runtime.view import catalog, leases, removal, views
+from tidemill.runtime.view.definition import DROPPING, VIEW_FILE, Definition
+from tidemill.runtime.view.views import View
+from tidemill.sql.statements import Drop
+
+DAMAGE = (ValueError, KeyError, TypeError, FileNotFoundError)
+"""What opening a view raises whose files are damaged or gone: it can be dropped all the same."""
+
+
+def drop(jvm: Jvm, statement: Drop, sql: str, warnings: list[str]) -> list[list[Any]]:
+    """Raises TIDEMILL_NOT_FOUND (not with IF EXISTS), TIDEMILL_NOT_AN_INCREMENTAL_VIEW.
+
+    The entry goes first: a view that is half removed must not be readable.
+    """
+    try:
+        entry = views.entry(jvm, statement.name)
+    except TidemillError as error:
+        if statement.if_exists and error.condition == "TIDEMILL_NOT_FOUND":
+            return []
+        raise
+    files = Files(jvm)
+    location = files.qualify(entry.location) if entry.location is not None else None
+    first, view = None, None
+    if location is not None:
+        with suppress(*DAMAGE):
+            first = _first(files, location)
+            view = views.at_location(files, location, entry.name)
+    owned = first is not None and first.owns_files and catalog.KEEP_FILES not in entry.properties
+    if owned and view is not None:
+        # Should this process die between entry and files, the next CREATE knows that they are nobody's.
+        files.write(child(view.location, DROPPING), str(view.next_run))
+    catalog.drop_entry(jvm, entry.name)
+    if first is not None:
+        known = view or View(first, files)  # what is damaged may have been another query; the first is better than none
+        leases.give_up(known)
+    if owned:
+        removal.remove(files, str(location))
+    elif first is None and location is not None and files.exists(location):
+        warnings.append(
+            f"{'.'.join(entry.name)} is dropped, but its files are left at {location}: {VIEW_FILE} there is gone or"
+            " damaged, and nothing else tells whether they go with the view."
+        )
+    if first is not None:
+        with suppress(Exception):  # a session that cannot have Delta tables has nothing to forget
+            known.result.forget()
+    return []
+
+
+def _first(files: Files, location: str) -> Definition | None:
+    """The definition that CREATE made, which says whether the files go with the view: not if it was told the place."""
+    text = files.read(child(location, VIEW_FILE))
+    return None if text is None else Definition.from_json(text, location)

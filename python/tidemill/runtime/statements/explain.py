@@ -1,0 +1,101 @@
+"""EXPLAIN INCREMENTAL: what the planner does for a view, for a CREATE statement, or for a bare query."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from tidemill.bridge.jvm import Jvm
+from tidemill.explain import explained
+from tidemill.runtime.before import analysis, planning, sessions
+from tidemill.runtime.before.planning import Asked
+from tidemill.runtime.before.situation import Situation, survey
+from tidemill.runtime.view import views
+from tidemill.runtime.view.arrivals import Outlook, Run, expectations, per_cycle
+from tidemill.runtime.view.definition import Terms
+from tidemill.runtime.view.views import View
+from tidemill.search.contract.past import NOTHING_PAST, Past
+from tidemill.search.runs.explanation import ExplainedPlan
+from tidemill.sql.statements import Create, Explain, OnDemand, Point
+
+RUNS_SHOWN = 5
+"""Earlier runs that EXPLAIN INCREMENTAL COST sets beside the plan."""
+
+
+def explain(jvm: Jvm, statement: Explain, sql: str, warnings: list[str]) -> list[list[Any]]:
+    """One row, one column: the plan as the statement's mode shows it.  Nothing is written, no Spark job runs."""
+    if statement.view is not None:
+        return [[_with_what_was(views.find(jvm, statement.view), jvm, statement.mode)]]
+    create = statement.create
+    if create is None:
+        assert statement.query is not None
+        create = Create(("query",), (Point(OnDemand()),), statement.query)
+    return [[explained(_of_create(jvm, create), statement.mode)]]
+
+
+def _with_what_was(view: View, jvm: Jvm, mode: str) -> str:
+    """The plan of a view's next run, with sizes of its states, and beside costs those of earlier runs."""
+    stored = {name: state.bytes for name, state in view.head.states.items()} if view.head is not None else {}
+    text = explained(_of_view(jvm, view), mode, stored)
+    return "\n".join((text, *_measured(view))) if mode == "COST" else text
+
+
+def _measured(view: View) -> Iterator[str]:
+    """What was estimated for the last runs, and what they took."""
+    for row in view.history(RUNS_SHOWN):
+        if row.estimated_cost and row.measured_cost is not None:
+            yield (
+                f"run {row.run} ({row.kind}): estimated {row.estimated_cost:.3f}, measured {row.measured_cost:.3f}, "
+                f"{row.measured_cost / row.estimated_cost:.2f} times that"
+            )
+
+
+def _of_view(jvm: Jvm, view: View) -> ExplainedPlan:
+    """The plan of the next run at the present positions; with nothing new, of a run after a small change."""
+    working = sessions.working(jvm, view.definition.settings)
+    with analysis.analysed_again(working, view.definition) as document:
+        situation = survey(working, document, view.head, view.definition.terms, sessions.planner_settings(jvm))
+        idle = situation.idle
+        if idle:
+            assert view.head is not None
+            situation = planning.steady(situation, frozenset(view.head.states))
+        schedule = view.definition.create.schedule
+        last = view.head.row.point if view.head is not None else len(schedule)
+        number = last + 1 if last < len(schedule) else 1
+        arrived = situation.arrived(schedule, number)
+        present = Run(None, time.time(), replace(arrived, rows={}) if idle else arrived)
+        return _of_cycle(situation, number, view.outlook(present), view.past())
+
+
+def _of_create(jvm: Jvm, create: Create) -> ExplainedPlan:
+    """The plan of a run after a small change, right after the filling."""
+    with _analysed(jvm, create) as (situation, outlook):
+        filling = planning.plan(situation, Asked("FIRST"))
+        planning.check_policy(situation, filling)
+        after = planning.steady(situation, frozenset(s.name for s in filling.states))
+        return _of_cycle(after, 1, outlook)
+
+
+def _of_cycle(situation: Situation, number: int, outlook: Outlook, past: Past = NOTHING_PAST) -> ExplainedPlan:
+    """The plan of a point and of all after it until the next with output, which are planned together."""
+    forced, point = planning.forced(situation, requested=False), outlook.schedule[number - 1]
+    if forced is None and not point.output:
+        return planning.explained_early(situation, number, outlook)
+    return planning.explained(situation, Asked(forced, point=(number, point.cost), past=past))
+
+
+@contextmanager
+def _analysed(jvm: Jvm, create: Create) -> Iterator[tuple[Situation, Outlook]]:
+    captured = sessions.captured(jvm)
+    working = sessions.working(jvm, captured["confs"])
+    assert isinstance(create.query, str), "the iterative form is refused by the parser"
+    with analysis.analysed(working, create.query, captured["catalog"], captured["namespace"]) as document:
+        analysis.check_findings(document, create.policy)
+        names = (str(s["name"]) for s in document["sources"])
+        expected = expectations(create.expect, captured["namespace"], names)
+        terms = Terms(create.policy, captured["confs"], per_cycle(expected))
+        settings = sessions.planner_settings(jvm)
+        yield survey(working, document, None, terms, settings), Outlook(create.schedule, expected)

@@ -1,0 +1,52 @@
+"""REFRESH INCREMENTAL VIEW: one run of one point, now; with CASCADE, of the views below it first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidemill.bridge.jvm import Jvm
+from tidemill.errors import TidemillError
+from tidemill.runtime.before import analysis, sessions
+from tidemill.runtime.before.situation import survey
+from tidemill.runtime.run import cascade
+from tidemill.runtime.run import perform as runs
+from tidemill.runtime.run.attempt import Occasion
+from tidemill.runtime.run.perform import Wanted
+from tidemill.runtime.view import views
+from tidemill.runtime.view.history import RunRow
+from tidemill.runtime.view.views import View
+from tidemill.sql.statements import Refresh
+
+
+def refresh(jvm: Jvm, statement: Refresh, sql: str, warnings: list[str]) -> list[list[Any]]:
+    """Runs a point by hand; answers its row.
+
+    Raises TIDEMILL_NOT_FOUND, TIDEMILL_NO_SUCH_POINT, TIDEMILL_SCHEMA_CHANGED, TIDEMILL_FUNCTION_MISSING,
+    TIDEMILL_NOT_INCREMENTAL (STRICT), TIDEMILL_CONCURRENT_REFRESH; whatever is raised, nothing of the run is left.
+    With CASCADE also what `cascade.cascade` raises.
+    """
+    view = views.find(jvm, statement.name)
+    points = view.definition.create.schedule
+    point = len(points) if statement.point is None else statement.point
+    if not 1 <= point <= len(points):
+        raise TidemillError(
+            "TIDEMILL_NO_SUCH_POINT",
+            {"view": view.definition.qualified, "point": statement.point, "points": len(points)},
+        )
+    wanted = Wanted(
+        occasion=Occasion.now(point, "MANUAL"),
+        full=statement.full,
+        output=statement.full or points[point - 1].output,
+        dry=statement.dry_run,
+    )
+    run = cascade.cascade if statement.cascade else _alone
+    return [run(jvm, view, wanted).cells()]
+
+
+def _alone(jvm: Jvm, view: View, wanted: Wanted) -> RunRow:
+    """A run of `view` in a session of its own, over its sources as they are."""
+    view.publish_if_behind()
+    working = sessions.working(jvm, view.definition.settings)
+    with analysis.analysed_again(working, view.definition, view.head) as document:
+        situation = survey(working, document, view.head, view.definition.terms, sessions.planner_settings(jvm))
+        return runs.perform(jvm, working, view, situation, wanted).row

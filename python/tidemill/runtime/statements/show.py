@@ -1,0 +1,59 @@
+"""SHOW INCREMENTAL VIEWS, SHOW REFRESHES, SHOW CREATE INCREMENTAL VIEW."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tidemill.bridge.jvm import Jvm
+from tidemill.errors import TidemillError
+from tidemill.runtime.view import catalog, views
+from tidemill.runtime.view.catalog import Entry
+from tidemill.sql.render import create_text
+from tidemill.sql.statements import Column, ShowCreate, ShowRefreshes, ShowViews
+
+UNREADABLE = "UNREADABLE"
+"""Status of a view whose files are gone, damaged, or out of reach."""
+
+
+def show_views(jvm: Jvm, statement: ShowViews, sql: str, warnings: list[str]) -> list[list[Any]]:
+    """Rows namespace, viewName, status, policy, lastRun, lastOutputAt, by name."""
+    database = None
+    if statement.database is not None:
+        *qualifier, database = statement.database
+        if qualifier and qualifier != [catalog.SESSION_CATALOG]:
+            raise TidemillError(
+                "TIDEMILL_CATALOG_UNSUPPORTED",
+                {"catalog": ".".join(qualifier), "reason": "only spark_catalog can for now"},
+            )
+    rows = []
+    for entry in sorted(catalog.views_in(jvm, database, statement.pattern), key=lambda e: e.name):
+        rows.append([*entry.name[-2:], *_state_of(jvm, entry)])
+    return rows
+
+
+def _state_of(jvm: Jvm, entry: Entry) -> list[Any]:
+    """Status, policy, lastRun and lastOutputAt; of one view whose files cannot be read, that this is so."""
+    try:
+        view = views.open_entry(jvm, entry)
+        policy = view.definition.create.policy
+    except Exception:  # whatever is wrong with it, the others are to be seen
+        return [UNREADABLE, None, None, None]
+    head = view.head
+    return [view.status, policy, head.run if head else None, head.output_at if head else None]
+
+
+def show_refreshes(jvm: Jvm, statement: ShowRefreshes, sql: str, warnings: list[str]) -> list[list[Any]]:
+    """The history, newest first."""
+    view = views.find(jvm, statement.name)
+    return [row.cells() for row in view.history(statement.limit)]
+
+
+def show_create(jvm: Jvm, statement: ShowCreate, sql: str, warnings: list[str]) -> list[list[Any]]:
+    """One row: a CREATE statement that makes the view again, wherever it is run."""
+    view = views.find(jvm, statement.name)
+    create = view.definition.create
+    columns = tuple(Column(c.name, c.comment) for c in view.definition.columns) if create.columns else ()
+    named = replace(create, name=view.definition.name, columns=columns)
+    text = create_text(replace(named, if_not_exists=False, or_replace=False))
+    return [[text]]

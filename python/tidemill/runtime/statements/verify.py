@@ -1,0 +1,79 @@
+"""VERIFY INCREMENTAL VIEW: recompute at the recorded positions and compare."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidemill.bridge.jvm import Jvm
+from tidemill.errors import TidemillError
+from tidemill.runtime.before import analysis, sessions
+from tidemill.runtime.judge.compare import Verdict, compare
+from tidemill.runtime.judge.free_answers import compare_cut, find_cut
+from tidemill.runtime.run.binder import Binder
+from tidemill.runtime.run.jobs import Execution, Work
+from tidemill.runtime.view import views
+from tidemill.runtime.view.record import Record
+from tidemill.sources.registry import describe_position, pin
+from tidemill.sql.statements import Verify
+from tidemill.wire.query_document import read_query
+
+
+def verify(jvm: Jvm, statement: Verify, sql: str, warnings: list[str]) -> list[list[Any]]:
+    """One row: matches, missing, unexpected.
+
+    Raises TIDEMILL_NOT_FILLED, and TIDEMILL_HISTORY_GONE if a source no longer holds the position that the view
+    stands at.
+    """
+    view = views.find(jvm, statement.name)
+    definition, head = view.definition, view.head
+    if head is None or not head.filled:
+        raise TidemillError("TIDEMILL_NOT_FILLED", {"view": definition.qualified})
+    working = sessions.working(jvm, definition.settings)
+    with analysis.analysed_again(working, definition, head) as document:
+        at = _positions(working, document, definition.qualified, head)
+        sessions.fit(working, None)
+        execution = Execution(working, document["query"], definition.qualified, head.run, Work())
+        verdict = _verdict(execution, document, at, head, [(c.name, c.type) for c in definition.columns])
+    return [[verdict.matches, verdict.missing, verdict.unexpected]]
+
+
+def _positions(jvm: Jvm, document: analysis.Document, view: str, head: Record) -> dict[int, Any]:
+    """Recorded positions by number of source, all of them readable."""
+    sources = document["sources"]
+    recorded = [head.position_of(s["name"]) for s in sources]
+    now = pin(jvm, sources, recorded)
+    for source, position, pinned in zip(sources, recorded, now, strict=True):
+        if position is not None and not pinned.change.old_readable:
+            raise TidemillError(
+                "TIDEMILL_HISTORY_GONE",
+                {"source": source["name"], "position": describe_position(position), "view": view},
+            )
+    return {s["source"]: p for s, p in zip(sources, recorded, strict=True)}
+
+
+def _verdict(
+    execution: Execution,
+    document: analysis.Document,
+    at: dict[int, Any],
+    head: Record,
+    columns: list[tuple[str, Any]],
+) -> Verdict:
+    binder = Binder(positions=[at], states={}, result=head.files)
+    output = [column for column, _ in document["output"]]
+    root = binder.bind(document["root"])
+    verdict = compare(execution, root, output, columns, head.files)
+    cut = None if verdict.matches else find_cut(root)
+    if cut is None:
+        return verdict
+    needed = _needed(document, cut.projections[-1] if cut.projections else None, output)
+    return compare_cut(execution, cut, needed, output, columns, head.files)
+
+
+def _needed(document: analysis.Document, above: Any, output: list[int]) -> frozenset[int]:
+    """Columns below a limit that the projection right above it, or the output, reads."""
+    if above is None:
+        return frozenset(output)
+    from tidemill.plan.expr import expr_from_json
+
+    query = read_query(document)
+    return frozenset().union(*(query.columns_of(expr_from_json(e)) for _, e in above["columns"]))

@@ -1,0 +1,142 @@
+"""Files of views, through Hadoop's FileSystem in the JVM.
+
+Paths are texts with scheme, as Hadoop prints them; text is UTF-8.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidemill.bridge.invoker import Invoker
+from tidemill.errors import TidemillError
+
+_NUMBERED = re.compile(r"^(\d{20})\.json$")
+
+
+class UndecidedError(Exception):
+    """Nobody knows whether an operation was carried out: what depends on it must not be removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A file or folder: `bytes` long, last changed at `modified` (epoch milliseconds)."""
+
+    path: str
+    bytes: int
+    modified: int
+    folder: bool
+
+    @property
+    def name(self) -> str:
+        return self.path.rsplit("/", 1)[-1]
+
+
+def _status(found: Mapping[str, Any]) -> Status:
+    return Status(found["path"], found["bytes"], found["modified"], found["folder"])
+
+
+def child(folder: str, *names: str) -> str:
+    """A path below `folder`."""
+    return "/".join((folder.rstrip("/"), *names))
+
+
+def parent(path: str) -> str:
+    """The folder that a path lies in."""
+    return path.rstrip("/").rpartition("/")[0]
+
+
+def numbered(folder: str, number: int) -> str:
+    """The file of a number in a folder of numbered files."""
+    return child(folder, f"{number:020d}.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """File operations; each is one call of the bridge, none runs a Spark job."""
+
+    jvm: Invoker
+
+    def read(self, path: str) -> str | None:
+        """The whole text; None if there is no such file."""
+        text: str | None = self._do("read", path=path)
+        return text
+
+    def read_many(self, paths: Sequence[str]) -> list[str | None]:
+        texts: list[str | None] = self._do("read_many", paths=list(paths)) if paths else []
+        return texts
+
+    def write_new(self, path: str, text: str) -> bool:
+        """Creates the file, complete at once, unless the name is taken; False if it is.  Exactly one of many callers
+        gets True.
+
+        Raises TIDEMILL_LOCATION_UNSUPPORTED on a file system that cannot promise this.
+        """
+        answer = self._do("write_new", path=path, text=text)
+        if "refused" in answer:
+            raise TidemillError("TIDEMILL_LOCATION_UNSUPPORTED", {"location": path, "reason": answer["refused"]})
+        return bool(answer["created"])
+
+    def write(self, path: str, text: str) -> None:
+        """Puts the text there, whatever was there; readers see the old file or the new one."""
+        self._do("write", path=path, text=text)
+
+    def list(self, path: str, recursive: bool = False) -> list[Status]:
+        """What lies in the folder; with `recursive`, all files below it.  Nothing if it does not exist."""
+        return [_status(s) for s in self._list(path, recursive)]
+
+    def _list(self, path: str, recursive: bool) -> Iterable[Mapping[str, Any]]:
+        found: Iterable[Mapping[str, Any]] = self._do("list", path=path, recursive=recursive)
+        return found
+
+    def numbers(self, folder: str) -> Sequence[int]:
+        """The numbers of the numbered files in a folder, ascending."""
+        matches = (_NUMBERED.match(s.name) for s in self.list(folder))
+        return sorted(int(m[1]) for m in matches if m)
+
+    def newest_entry(self, location: str) -> tuple[int, str] | None:
+        """The last committed run of the view at a location, and the text of its entry; None if there is none."""
+        found = self._do("newest", path=location)
+        return None if found is None else (int(found["run"]), str(found["text"]))
+
+    def mkdirs(self, path: str) -> None:
+        self._do("mkdirs", path=path)
+
+    def delete(self, paths: Iterable[str]) -> int:
+        """Removes files and whole folders; how many of them were there."""
+        wanted = [*paths]
+        return int(self._do("delete", paths=wanted)) if wanted else 0
+
+    def delete_empty(self, folders: Iterable[str]) -> None:
+        """Removes those of the folders, in this order, in which nothing lies; what is put there meanwhile stays."""
+        wanted = [*folders]
+        if wanted:
+            self._do("delete_empty", paths=wanted)
+
+    def exists(self, path: str) -> bool:
+        return bool(self._do("exists", path=path))
+
+    def missing(self, paths: Sequence[str]) -> set[str]:
+        """Which of the paths do not exist."""
+        return set(self._do("missing", paths=[*paths])) if paths else set()
+
+    def stat(self, paths: Sequence[str]) -> Sequence[Status | None]:
+        """What lies under each of the paths; None if there is nothing."""
+        found = self._do("stat", paths=[*paths]) if paths else []
+        return [None if s is None else _status(s) for s in found]
+
+    def rename(self, source: str, target: str) -> bool:
+        """False if the new name is taken or the old one unknown.
+
+        Not safe against others at the same time: see write_new.
+        """
+        return bool(self._do("rename", **{"from": source, "to": target}))
+
+    def qualify(self, path: str) -> str:
+        """The path with scheme and absolute."""
+        return str(self._do("qualify", path=path))
+
+    def _do(self, what: str, **arguments: Any) -> Any:
+        return self.jvm.invoke("files", {"do": what, **arguments})

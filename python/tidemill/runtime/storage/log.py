@@ -1,0 +1,308 @@
+"""The log of a view: one entry per run, the only commit point.
+
+Entries are `<location>/_tidemill/log/<run, 20 digits>.json`.
+Runs are numbered from 0 without gaps.  Entries are created if absent, so of two runs that want the same number one
+commits and the other fails.  Long lists and texts of an entry lie in files of their own beside it, written before the
+entry and named by it as {"$in": name}: whoever reads only the newest row of a long history does not read the listings.
+What is still the same as in the entry before is not written again but named again: of the listing of a million files, a
+run writes the page that changed. So a file beside is needed as long as any entry names it, whichever run wrote it.
+Only what the entry right before names is named again. VACUUM keeps what the entries it leaves name, and it leaves the
+newest: what a run in flight may name stays, or the number of that run is taken. The row for the history is kept whole.
+
+A file `newest` holds a number at or below the newest one, so that a long log need not be listed: from there on, numbers
+are tried one by one. It is a hint, written after the commit; the entries alone count.
+
+Old entries are put together, `SPAN` at a time, in checkpoints `_tidemill/checkpoints/<n>.json`, which keep the row of
+each run for the history and nothing else; then they are removed. A checkpoint is created if absent, never changed and
+never removed. What makes this safe against a writer that slept:
+
+- An entry is removed only after the checkpoint that covers it was written. So whoever finds that the file of a
+  committed run is absent, and looks for the checkpoint afterwards, finds it.
+- Where a checkpoint covers a number, the checkpoint counts and no entry does. A late writer can create an entry under a
+  number whose entry was removed; it looks for the checkpoint then, sees that another run has the number, and fails. If
+  it dies before it has looked, nobody reads what it left.
+- A checkpoint only covers runs that newer ones follow, so the newest entry is never covered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Generic, Protocol, TypeVar
+
+from tidemill.errors import TidemillError
+from tidemill.runtime.storage.files import Files, UndecidedError, child, numbered
+
+FOLDER = "_tidemill/log"
+CHECKPOINTS = "_tidemill/checkpoints"
+HINT = "newest"
+LONG = 500
+"""Elements from which a list is kept beside the entry."""
+LONG_TEXT = 16_384
+"""Characters from which a text is."""
+SPAN = 1000
+"""Runs that one checkpoint covers; also in `ViewLog.scala`, and part of the format."""
+MARK = "mark"
+"""What tells an entry from every other one under its number."""
+SUMMARY = "metrics"
+"""What a checkpoint keeps of an entry: what the history shows."""
+_TOGETHER = 50
+"""Entries that are read by one call where many are."""
+
+
+class Entry(Protocol):
+    """What a run commits."""
+
+    @property
+    def run(self) -> int: ...
+
+    def to_json(self) -> Mapping[str, Any]: ...
+
+
+E = TypeVar("E", bound=Entry)
+D = TypeVar("D")
+
+
+class Log(Generic[E]):
+    """The entries under one location.  Nothing is cached: another driver may commit at any time."""
+
+    def __init__(self, files: Files, location: str, view: str, decode: Callable[[Mapping[str, Any]], E]) -> None:
+        """`view`: its name, for messages.  `decode`: an entry from what its `to_json` gave."""
+        self._files = files
+        self._location = location
+        self._folder = child(location, FOLDER)
+        self._view = view
+        self._decode = decode
+        self._kept: tuple[int, Mapping[bytes, str]] = (-1, {})
+
+    def newest(self) -> E | None:
+        """The last committed entry; None if the log is empty."""
+        found = self._files.newest_entry(self._location)
+        if found is None:
+            return None
+        run, text = found
+        entry = json.loads(text)
+        parts = self._parts([entry])
+        self._kept = (run, {_digest(part): name for name, part in parts.items()})
+        return self._decode(_whole(entry, _read(parts)))
+
+    def read(self, run: int) -> E:
+        """The entry of that run; a KeyError if there is none."""
+        (text,) = self._files.read_many([self._path(run)])
+        if text is None:
+            raise KeyError(f"no run {run} in {self._folder}")
+        return self._decoded([json.loads(text)])[0]
+
+    def newest_first(self) -> Iterator[E]:
+        """Entries from the newest on, as far back as they go without a gap."""
+        found = self._files.newest_entry(self._location)
+        runs = [] if found is None else list(range(found[0], self.covered() - 1, -1))
+        for start in range(0, len(runs), _TOGETHER):
+            texts = self._files.read_many([self._path(run) for run in runs[start : start + _TOGETHER]])
+            there = texts[: texts.index(None)] if None in texts else texts
+            yield from self._decoded([json.loads(text) for text in there if text is not None])
+            if len(there) < len(texts):
+                return
+
+    def _decoded(self, entries: Sequence[Any]) -> list[E]:
+        known = _read(self._parts(entries))
+        return [self._decode(_whole(entry, known)) for entry in entries]
+
+    def _parts(self, entries: Sequence[Any]) -> dict[str, str]:
+        """The texts that lie beside the entries, by name."""
+        names = list(dict.fromkeys(name for entry in entries for name in _beside(entry)))
+        parts = self._files.read_many([child(self._folder, name) for name in names])
+        return {name: part for name, part in zip(names, parts, strict=True) if part is not None}
+
+    def _parted(self, entry: E, prefix: str, beside: dict[str, str]) -> dict[str, Any]:
+        """The entry without what is long, which is put into `beside` unless the entry before has it."""
+        run, kept = self._kept
+        known = kept if run == entry.run - 1 else {}
+        content = entry.to_json()
+        return {k: v if k == SUMMARY else _parted(v, prefix, beside, known) for k, v in content.items()}
+
+    def history(self, limit: int | None = None) -> list[Mapping[str, Any]]:
+        """What the newest runs gave as their "metrics", newest first; of all runs, without a gap."""
+        found = self._files.newest_entry(self._location)
+        if found is None:
+            return []
+        newest = found[0]
+        oldest = 0 if limit is None else max(0, newest - limit + 1)
+        spans = range(oldest // SPAN, newest // SPAN + 1)
+        covered = self._covered(spans)
+        summaries: dict[int, Mapping[str, Any] | None] = {}
+        for span in spans:
+            runs = range(max(oldest, span * SPAN), min(newest, (span + 1) * SPAN - 1) + 1)
+            if span not in covered:
+                summaries |= self._summaries(runs)
+        for span in covered | self._covered([span for span in spans if span not in covered]):
+            rows = self._checkpoint(span)
+            summaries |= {span * SPAN + i: row[SUMMARY] for i, row in enumerate(rows)}
+        newest_first = [summaries[run] for run in range(newest, oldest - 1, -1)]
+        gap = next((newest - i for i, summary in enumerate(newest_first) if summary is None), None)
+        if gap is not None:
+            raise FileNotFoundError(self._path(gap))
+        return [summary for summary in newest_first if summary is not None]
+
+    def _summaries(self, runs: Sequence[int]) -> dict[int, Mapping[str, Any] | None]:
+        texts = self._files.read_many([self._path(run) for run in runs])
+        return {run: None if t is None else json.loads(t)[SUMMARY] for run, t in zip(runs, texts, strict=True)}
+
+    def covered(self) -> int:
+        """How many of the oldest runs checkpoints stand for."""
+        return SPAN * (max(self._files.numbers(child(self._location, CHECKPOINTS)), default=-1) + 1)
+
+    def cover(self, runs: int) -> None:
+        """Writes the checkpoints that are still missing for so many of the oldest runs, a multiple of `SPAN`.
+
+        Afterwards their entries may be removed.  Newer runs must have been committed.
+        """
+        for span in range(self.covered() // SPAN, runs // SPAN):
+            rows = []
+            for first in range(span * SPAN, (span + 1) * SPAN, _TOGETHER):
+                texts = self._files.read_many([self._path(run) for run in range(first, first + _TOGETHER)])
+                entries = [json.loads(text) for text in texts if text is not None]
+                rows += [{MARK: entry.get(MARK), SUMMARY: entry[SUMMARY]} for entry in entries]
+            if len(rows) == SPAN:
+                self._files.write_new(self._checkpoint_path(span), json.dumps(rows, ensure_ascii=False))
+            elif not self._covered([span]):  # else another VACUUM was here, and removes them
+                raise FileNotFoundError(f"entries of runs {span * SPAN} to {(span + 1) * SPAN - 1} in {self._folder}")
+
+    def _covered(self, spans: Sequence[int]) -> set[int]:
+        missing = self._files.missing([self._checkpoint_path(span) for span in spans])
+        return {span for span in spans if self._checkpoint_path(span) not in missing}
+
+    def _checkpoint(self, span: int) -> list[Mapping[str, Any]]:
+        text = self._files.read(self._checkpoint_path(span))
+        if text is None:
+            raise FileNotFoundError(self._checkpoint_path(span))
+        rows: list[Mapping[str, Any]] = json.loads(text)
+        return rows
+
+    def commit(self, entry: E) -> None:
+        """Makes the run visible.
+
+        Raises TIDEMILL_CONCURRENT_REFRESH, leaving nothing, if its number is taken. An answer that got lost is looked
+        up; `UndecidedError` if not even that is possible.
+        """
+        mark = uuid.uuid4().hex
+        beside: dict[str, str] = {}
+        parted = self._parted(entry, f"{entry.run:020d}-{mark[:8]}", beside)
+        text = json.dumps({**parted, MARK: mark}, ensure_ascii=False)
+        written = [child(self._folder, name) for name in beside]
+        committed = False
+        try:
+            for path, part in zip(written, beside.values(), strict=True):
+                self._files.write(path, part)
+            committed = self._create(entry.run, text, mark)
+        except UndecidedError:
+            raise
+        except BaseException:
+            with suppress(Exception):
+                self._files.delete(written)
+            raise
+        if not committed:
+            self._files.delete(written)
+            raise TidemillError("TIDEMILL_CONCURRENT_REFRESH", {"view": self._view})
+        with suppress(Exception):  # an older hint does as well
+            self._files.write(child(self._folder, HINT), str(entry.run))
+
+    def _create(self, run: int, text: str, mark: str) -> bool:
+        path = self._path(run)
+        try:
+            created = self._files.write_new(path, text)
+        except TidemillError:  # the file system was asked, and refused
+            raise
+        except BaseException as failure:
+            found = self._decided(path, failure, lambda: self._files.read(path))
+            if found != text and not self._decided(path, failure, lambda: self._has(run, mark)):
+                raise
+            created = True
+        if not created:
+            return False
+        void = self._decided(path, None, lambda: bool(self._covered([run // SPAN])) and not self._has(run, mark))
+        if void:  # the number was another run's, whose entry is gone
+            with suppress(Exception):  # nobody reads it
+                self._files.delete([path])
+        return not void
+
+    def _has(self, run: int, mark: str) -> bool:
+        """Whether a checkpoint says that the run is the one with this mark."""
+        return bool(self._covered([run // SPAN])) and self._checkpoint(run // SPAN)[run % SPAN][MARK] == mark
+
+    @staticmethod
+    def _decided(path: str, failure: BaseException | None, look: Callable[[], D]) -> D:
+        try:
+            return look()
+        except Exception as second:
+            raise UndecidedError(f"whether {path} was written and counts: {failure or second}") from second
+
+    def _path(self, run: int) -> str:
+        return numbered(self._folder, run)
+
+    def _checkpoint_path(self, span: int) -> str:
+        return numbered(child(self._location, CHECKPOINTS), span)
+
+
+def _parted(value: Any, prefix: str, beside: dict[str, str], kept: Mapping[bytes, str]) -> Any:
+    """`value` with what is long moved to `beside` (name to text), unless it is `kept` (digest to name) already."""
+    match value:
+        case list() | tuple() if len(value) >= LONG:
+            return _moved(value, prefix, beside, kept)
+        case str() if len(value) >= LONG_TEXT:
+            return _moved(value, prefix, beside, kept)
+        case list() | tuple():
+            return [_parted(item, prefix, beside, kept) for item in value]
+        case Mapping():
+            return {key: _parted(item, prefix, beside, kept) for key, item in value.items()}
+        case _:
+            return value
+
+
+def _moved(value: Any, prefix: str, beside: dict[str, str], kept: Mapping[bytes, str]) -> dict[str, str]:
+    part = json.dumps(value, ensure_ascii=False)
+    name = kept.get(_digest(part))
+    if name is None:
+        name = f"{prefix}.{len(beside)}.json"
+        beside[name] = part
+    return {"$in": name}
+
+
+def _read(parts: Mapping[str, str]) -> dict[str, Any]:
+    return {name: json.loads(part) for name, part in parts.items()}
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def named(text: str) -> set[str]:
+    """The files beside the log's entries that an entry names."""
+    return set(_beside(json.loads(text)))
+
+
+def _beside(value: Any) -> Iterator[str]:
+    match value:
+        case {"$in": str(name)}:
+            yield name
+        case list():
+            for item in value:
+                yield from _beside(item)
+        case dict():
+            for item in value.values():
+                yield from _beside(item)
+
+
+def _whole(value: Any, known: Mapping[str, Any]) -> Any:
+    match value:
+        case {"$in": str(name)}:
+            return known[name]
+        case list():
+            return [_whole(item, known) for item in value]
+        case dict():
+            return {key: _whole(item, known) for key, item in value.items()}
+        case _:
+            return value

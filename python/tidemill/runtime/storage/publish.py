@@ -1,0 +1,87 @@
+"""Publishing a run: Spark's own file-sink manifest names the view's live files.
+
+`<location>/_spark_metadata/<run>.compact` lists all of them, in the format of Spark's `FileStreamSinkLog`: a line "v1",
+then one JSON object per file.  Spark reads the highest compacted batch and what follows it, so a plain `USING parquet
+LOCATION` table reads exactly those files, and one rename switches all readers.  Publishing comes after the commit and
+can always be done again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from tidemill.runtime.storage.files import Files, child
+
+FOLDER = "_spark_metadata"
+KEPT = 2
+"""Manifests that stay: a reader that has listed the folder may still open the one before the newest."""
+_MANIFEST = re.compile(r"^(\d+)\.compact$")
+
+
+def manifest(live: Iterable[Mapping[str, Any]]) -> str:
+    """The text of a manifest of these files ({"path", "bytes", "modified"})."""
+    lines = [
+        json.dumps(
+            {
+                "path": _uri(file["path"]),
+                "size": file["bytes"],
+                "isDir": False,
+                "modificationTime": file["modified"],
+                "blockReplication": 1,
+                "blockSize": 33554432,
+                "action": "add",
+            },
+            separators=(",", ":"),
+        )
+        for file in live
+    ]
+    return "\n".join(["v1", *lines])
+
+
+def _uri(path: str) -> str:
+    """Spark keeps paths in its manifests as URIs; ours are as Hadoop prints them, not encoded."""
+    scheme, colon, rest = path.partition(":")
+    if not colon or "/" in scheme:
+        scheme, rest = "", path
+    return (f"{scheme}:" if scheme else "") + quote(rest, safe="/:@!$&'()*+,;=~-._")
+
+
+def published(files: Files, location: str) -> int | None:
+    """The run that plain readers see; None if none was published."""
+    runs = _manifests(files, location)
+    return max(runs) if runs else None
+
+
+def publish(files: Files, location: str, run: int, live: Iterable[Mapping[str, Any]]) -> bool:
+    """Shows the live files as of `run` to plain readers; False if that was done before.
+
+    Every run once the view is filled is published, without output too: Spark takes the distance of the two newest
+    manifests for its compaction interval, so their numbers must follow each other.
+    Of two that publish at once, both write the same text for the same run; an older run never hides a newer one,
+    because the highest number counts.  Old manifests are removed but for the last two.
+    """
+    runs = _manifests(files, location)
+    if runs and max(runs) >= run:
+        return False
+    text = manifest(live)
+    fresh = range(max(runs) + 1 if runs else run, run + 1)
+    for number in fresh:
+        files.write(child(location, FOLDER, f"{number}.compact"), text)
+    old = sorted({*runs, *fresh})[:-KEPT]
+    # each number below a compacted batch is ignored by Spark, so their order of going does not matter
+    files.delete(child(location, FOLDER, f"{number}.compact") for number in old)
+    return True
+
+
+def unpublish(files: Files, location: str) -> None:
+    """Removes all manifests: a plain reader then sees no content."""
+    files.delete([child(location, FOLDER)])
+
+
+def _manifests(files: Files, location: str) -> list[int]:
+    matches = (_MANIFEST.match(s.name) for s in files.list(child(location, FOLDER)))
+    return sorted(int(m.group(1)) for m in matches if m)

@@ -1,0 +1,175 @@
+"""The session catalog, through the bridge: a view's entry is an external table that points to its location."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidemill.bridge.invoker import Invoker
+from tidemill.bridge.jvm import Jvm
+from tidemill.errors import TidemillError
+from tidemill.runtime.storage.files import UndecidedError
+
+VIEW_PROPERTY = "tidemill.view"
+KEEP_FILES = "tidemill.keepFiles"
+"""Property of an entry whose files DROP leaves alone whatever the definition says: it was attached by LOCATION."""
+OURS = (VIEW_PROPERTY, KEEP_FILES)
+SESSION_CATALOG = "spark_catalog"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the catalog says of a name; `schema`: its columns as a StructType in JSON."""
+
+    name: tuple[str, ...]
+    type: str
+    provider: str | None
+    location: str | None
+    properties: Mapping[str, str]
+    comment: str | None
+    schema: Mapping[str, Any]
+
+    @property
+    def is_view(self) -> bool:
+        """Whether it is the entry of an incremental view."""
+        return VIEW_PROPERTY in self.properties
+
+    @property
+    def what(self) -> str:
+        """What it is, for messages."""
+        if self.is_view:
+            return "an incremental view"
+        return "a view" if self.type == "VIEW" else "a table"
+
+    def has_columns(self, schema: Mapping[str, Any]) -> bool:
+        """Whether it has these columns: names (catalogs may keep them in lower case), types and comments."""
+        return _columns(self.schema) == _columns(schema)
+
+    def describes(self, properties: Mapping[str, str], comment: str | None) -> bool:
+        """Whether it has this comment and these properties, whatever others there are."""
+        return self.comment == comment and properties.items() <= self.properties.items()
+
+
+def qualify(jvm: Jvm, name: Sequence[str]) -> tuple[str, ...]:
+    """Catalog, database and name, as Spark would resolve it now.
+
+    Raises TIDEMILL_CATALOG_UNSUPPORTED for a catalog other than the session's own.
+    """
+    answer = jvm.invoke("catalog", {"do": "qualify", "name": list(name)})
+    qualified = tuple(answer["name"])
+    if not answer["supported"]:
+        foreign = qualified[0] != SESSION_CATALOG
+        reason = "only spark_catalog can for now" if foreign else f"{'.'.join(name)} has too many parts"
+        raise TidemillError("TIDEMILL_CATALOG_UNSUPPORTED", {"catalog": qualified[0], "reason": reason})
+    return qualified
+
+
+def check_name(jvm: Jvm, qualified: Sequence[str]) -> None:
+    """Raises Spark's INVALID_SCHEMA_OR_RELATION_NAME for a name that no table can have."""
+    jvm.invoke("catalog", {"do": "check_name", "name": list(qualified)})
+
+
+def lookup(jvm: Invoker, qualified: Sequence[str]) -> Entry | None:
+    """The entry of a qualified name; None if there is none."""
+    answer = jvm.invoke("catalog", {"do": "lookup", "name": list(qualified)})
+    return None if answer is None else _entry(answer)
+
+
+def views_in(jvm: Jvm, database: str | None, pattern: str | None) -> list[Entry]:
+    """Entries of incremental views in a database (None: the current one) whose names match Spark's LIKE `pattern`."""
+    request: dict[str, Any] = {"do": "list", "property": VIEW_PROPERTY}
+    if database is not None:
+        request["database"] = database
+    if pattern is not None:
+        request["pattern"] = pattern
+    return [_entry(found) for found in jvm.invoke("catalog", request)]
+
+
+def create_entry(
+    jvm: Jvm,
+    qualified: Sequence[str],
+    location: str,
+    schema: Mapping[str, Any],
+    view_id: str,
+    provider: str,
+    properties: Mapping[str, str],
+    comment: str | None,
+) -> None:
+    """Makes the entry of a view; `schema` is a StructType in JSON, `provider` the format of its result.
+
+    Fails as Spark does if the name is taken.
+
+    An answer that got lost is looked up. Raises `UndecidedError` if not even that is possible.
+    """
+    request = {
+        "do": "create_table",
+        "name": list(qualified),
+        "location": location,
+        "schema": schema,
+        "provider": provider,
+        "properties": {**properties, VIEW_PROPERTY: view_id},
+        "comment": comment,
+    }
+    try:
+        jvm.invoke("catalog", request)
+    except Exception as failure:
+        try:
+            found = lookup(jvm, qualified)
+        except Exception as second:
+            raise UndecidedError(f"whether {'.'.join(qualified)} is in the catalog: {failure}") from second
+        if found is None or found.properties.get(VIEW_PROPERTY) != view_id:
+            raise
+
+
+def alter_entry(
+    jvm: Invoker,
+    qualified: Sequence[str],
+    properties: Mapping[str, str],
+    comment: str | None,
+    schema: Mapping[str, Any] | None,
+) -> None:
+    """Gives the entry of a view these properties, this comment and (None: leave it) this StructType in JSON."""
+    entry = lookup(jvm, qualified)
+    kept = {k: v for k, v in (entry.properties if entry else {}).items() if k in OURS}
+    request: dict[str, Any] = {"do": "alter_table", "name": list(qualified), "comment": comment}
+    request["properties"] = {**properties, **kept}
+    if schema is not None:
+        request["schema"] = schema
+    jvm.invoke("catalog", request)
+
+
+def rename_entry(jvm: Jvm, qualified: Sequence[str], to: Sequence[str]) -> None:
+    """Gives the entry another name in its database."""
+    jvm.invoke("catalog", {"do": "rename_table", "name": list(qualified), "to": list(to)})
+
+
+def drop_entry(jvm: Jvm, qualified: Sequence[str]) -> None:
+    """Removes the entry; files stay, as they do for every external table."""
+    jvm.invoke("catalog", {"do": "drop_table", "name": list(qualified)})
+
+
+def refresh_entry(jvm: Invoker, qualified: Sequence[str]) -> None:
+    """Has the session read the entry's files anew."""
+    jvm.invoke("catalog", {"do": "refresh", "name": list(qualified)})
+
+
+def default_location(jvm: Jvm, qualified: Sequence[str]) -> str:
+    """Where a managed table of that name would lie."""
+    return str(jvm.invoke("catalog", {"do": "default_path", "name": list(qualified)}))
+
+
+def _entry(answer: Mapping[str, Any]) -> Entry:
+    return Entry(
+        tuple(answer["name"]),
+        answer["type"],
+        answer.get("provider"),
+        answer.get("location"),
+        answer.get("properties") or {},
+        answer.get("comment"),
+        answer["schema"],
+    )
+
+
+def _columns(schema: Mapping[str, Any]) -> list[tuple[str, Any, str | None]]:
+    return [(f["name"].lower(), f["type"], f.get("metadata", {}).get("comment")) for f in schema["fields"]]

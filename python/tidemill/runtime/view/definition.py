@@ -1,0 +1,227 @@
+"""The definition of a view: what CREATE, OR REPLACE or ALTER ... AS fixed, and what ALTER has amended since.
+
+The truth about a view lies under its location; the catalog entry only points there. Definitions are numbered
+from 0, each a file of its own that never changes: `_tidemill/view.json`, then
+`_tidemill/definition/<number>.json`. Which one counts is said by the newest entry of the log, so that a query and its
+content change in one commit. Amendments (schedule, policy, comment, properties, suspended; where an attached view
+reads its query now) are the actions of ALTER, one file each, `_tidemill/amendments/<number>.json`; they apply in the
+order of their numbers to the definition that is in force, except those that it had already taken in when it was made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from tidemill.runtime.storage.files import numbered
+from tidemill.runtime.view.arrivals import Rows, expectations, per_cycle
+from tidemill.sql.codec import from_json
+from tidemill.sql.statements import (
+    Action,
+    Attached,
+    Create,
+    Expectation,
+    Resume,
+    SetComment,
+    SetExpect,
+    SetPolicy,
+    SetProperties,
+    SetSchedule,
+    Suspend,
+    UnsetProperties,
+)
+from tidemill.wire.built import Type
+
+FORMAT = 1
+VIEW_FILE = "_tidemill/view.json"
+DEFINITIONS = "_tidemill/definition"
+AMENDMENTS = "_tidemill/amendments"
+DROPPING = "_tidemill/dropping"
+"""Made by DROP before the catalog entry goes, with the number that the next run would have: where no run came since,
+the files are nobody's."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewColumn:
+    """A column as fixed at CREATE (`*` expanded); `type` is Spark's JSON type, parsed."""
+
+    name: str
+    type: Type
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a view's statement says that bears on every run.
+
+    `captured`: the settings that give the query its meaning. `cycle`: rows inserted into and deleted from a source in
+    a cycle, by its name, where EXPECT says so.
+    """
+
+    policy: str
+    captured: Mapping[str, str]
+    cycle: Mapping[str, Rows] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """Everything that a refresh needs to know about a view besides its log.
+
+    `name`: catalog, namespace and name. `statement`: the CREATE statement as parsed. `query`: its query text.
+    `settings`: the captured confs that give the query its meaning, read with `catalog` and `namespace` as current.
+    `query_columns`: names of the query's own output, in the order of `columns`. `sources`: the source entries of the
+    query document as CREATE saw them. `functions`: fingerprints of session functions by name. `order_dropped`: a
+    top-level ORDER BY that a stored bag cannot keep. `time_dependent`: the query reads the current time.
+    `owns_files`: created without LOCATION, so that DROP removes the files. `number`: of the definition.
+    `takes_in`: how many amendments it had taken in. `amendments`: those that came after, in order; not part of the
+    file.
+    """
+
+    id: str
+    name: tuple[str, ...]
+    statement: Mapping[str, Any]
+    text: str
+    query: str
+    settings: Mapping[str, str]
+    catalog: str
+    namespace: tuple[str, ...]
+    columns: tuple[ViewColumn, ...]
+    query_columns: tuple[str, ...]
+    sources: tuple[Mapping[str, Any], ...]
+    functions: Mapping[str, str]
+    order_dropped: bool
+    time_dependent: bool
+    owns_files: bool
+    created_at: int
+    location: str
+    number: int = 0
+    takes_in: int = 0
+    amendments: tuple[Action, ...] = ()
+
+    @property
+    def qualified(self) -> str:
+        """The name as SHOW REFRESHES prints it."""
+        return ".".join(self.name)
+
+    @property
+    def format(self) -> str:
+        """The format of the result."""
+        return self.create.format or "parquet"
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The columns as a StructType in JSON."""
+        return {"type": "struct", "fields": [_field(c) for c in self.columns]}
+
+    @property
+    def expected(self) -> dict[str, Expectation]:
+        """EXPECT by the names of the sources."""
+        return expectations(self.create.expect, self.namespace, (str(s["name"]) for s in self.sources))
+
+    @property
+    def terms(self) -> Terms:
+        return Terms(self.create.policy, self.settings, per_cycle(self.expected))
+
+    @property
+    def create(self) -> Create:
+        """The CREATE statement, with what ALTER has amended."""
+        statement = from_json(self.statement)
+        assert isinstance(statement, Create)
+        for action in self.amendments:
+            statement = amended(statement, action)
+        return statement
+
+    @property
+    def suspended(self) -> bool:
+        """Whether the last of SUSPEND and RESUME was SUSPEND."""
+        switches = [a for a in self.amendments if isinstance(a, Suspend | Resume)]
+        return bool(switches) and isinstance(switches[-1], Suspend)
+
+    @property
+    def expect_said(self) -> int | None:
+        """The last run when EXPECT was said by ALTER (-1: there was none); None if CREATE said it."""
+        said = [a for a in self.amendments if isinstance(a, SetExpect)]
+        return None if not said else -1 if said[-1].run is None else said[-1].run
+
+    def amended_by(self, actions: Sequence[Action]) -> Definition:
+        """With all amendments that apply to it."""
+        now = replace(self, amendments=tuple(actions))
+        for action in actions:
+            if isinstance(action, Attached):
+                now = replace(
+                    now,
+                    query=action.query,
+                    query_columns=action.query_columns,
+                    catalog=action.catalog,
+                    namespace=action.namespace,
+                )
+        return now
+
+    @property
+    def file(self) -> str:
+        """The definition's file, below the location."""
+        return VIEW_FILE if self.number == 0 else definition_file(self.number)
+
+    def to_json(self) -> str:
+        data = asdict(self)
+        del data["amendments"]
+        return json.dumps({"format": FORMAT, **data}, ensure_ascii=False, indent=1)
+
+    @staticmethod
+    def from_json(text: str, location: str) -> Definition:
+        """Reads `text`; `location` is where it was found (a moved directory keeps working).
+
+        Raises ValueError for a format that this version does not know.
+        """
+        data = dict(json.loads(text))
+        written = data.pop("format", None)
+        if written != FORMAT:
+            raise ValueError(f"view.json of format {written}; this version of Tidemill reads format {FORMAT}")
+        definition = Definition(**data)
+        return replace(
+            definition,
+            name=tuple(definition.name),
+            namespace=tuple(definition.namespace),
+            columns=tuple(ViewColumn(**c) for c in data["columns"]),
+            query_columns=tuple(definition.query_columns),
+            sources=tuple(definition.sources),
+            location=location,
+        )
+
+
+def _field(column: ViewColumn) -> dict[str, Any]:
+    metadata = {"comment": column.comment} if column.comment is not None else {}
+    # A refresh may bring the first NULL: a stored column is always nullable.
+    return {"name": column.name, "type": column.type, "nullable": True, "metadata": metadata}
+
+
+def definition_file(number: int) -> str:
+    """The file of a definition that is not the first."""
+    return numbered(DEFINITIONS, number)
+
+
+def amended(create: Create, action: Action) -> Create:
+    """A CREATE statement as an action of ALTER changes it; actions on other things leave it as it is.
+
+    >>> amended(Create(("v",), (), "SELECT 1", properties=(("a", "1"),)), SetProperties((("b", "2"),))).properties
+    (('a', '1'), ('b', '2'))
+    """
+    match action:
+        case SetSchedule(schedule):
+            return replace(create, schedule=schedule)
+        case SetExpect(expect):
+            return replace(create, expect=expect)
+        case Attached(query, _, _, _, expect):
+            return replace(create, query=query, expect=expect)
+        case SetPolicy(policy):
+            return replace(create, policy=policy)
+        case SetComment(comment):
+            return replace(create, comment=comment)
+        case SetProperties(properties):
+            return replace(create, properties=tuple({**dict(create.properties), **dict(properties)}.items()))
+        case UnsetProperties(keys):
+            return replace(create, properties=tuple((k, v) for k, v in create.properties if k not in keys))
+        case _:
+            return create

@@ -1,0 +1,211 @@
+"""What one commit says: the content of a log entry, as the runtime reads and writes it.
+
+Everything that the next run needs stands here: live files, states, positions; and everything that SHOW REFRESHES
+tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tidemill.runtime.view.arrivals import Arrived
+from tidemill.runtime.view.history import RunRow
+from tidemill.search.contract.stored import Piece
+
+FORMAT = 3
+ARRIVED = "arrived"
+File = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAt:
+    """How far a run has read a source: its name and id as analysed then, and its position (None: it has none)."""
+
+    name: str
+    id: str | None
+    kind: str
+    position: Any
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPiece:
+    """A base, a segment, or what some of them were merged into; all but `files` as in the planner's `Piece`."""
+
+    files: tuple[File, ...]
+    rows: int
+    taken: int
+    segments: int
+    order: str | None = None
+
+    def counted(self) -> Piece:
+        """What the planner is told of it."""
+        return Piece(len(self.files), self.rows, self.taken, self.segments, self.order)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """A state kept after a run: what the planner said of it (see `StateSpec`), and its pieces in order of writing.
+
+    `run`: the run without output at whose positions it stands; None: it stands where the content does. `before`: of
+    such a state, how many pieces were there at the content's positions; None: all.
+    """
+
+    form: str
+    columns: tuple[tuple[str, str], ...]
+    text: str
+    pieces: tuple[StoredPiece, ...]
+    group: str = ""
+    parts: tuple[str, ...] = ()
+    run: int | None = None
+    before: int | None = None
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        return tuple(f for p in self.pieces for f in p.files)
+
+    @property
+    def rows(self) -> int:
+        """Rows in all pieces; a key may be in several."""
+        return sum(p.rows for p in self.pieces)
+
+    @property
+    def bytes(self) -> int:
+        return sum(int(f["bytes"]) for f in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One run.
+
+    `files`: the live files of the result. `output_run` and `output_at`: the last run with output (this one, if it
+    had) and when it ended (epoch microseconds); None as long as the view is not filled. `sources`: positions that
+    the content stands at, and states unless they say otherwise. `moments`: the positions of the runs without output
+    since then at which something stands. `held`: the signed change of the content since, up to run `held_run`, which
+    waits for a run with output. `fingerprint`: of the query as analysed. `functions`: fingerprints of the session
+    functions. `keys`: output columns that are a key of the content, None if it is a bag. `delta`: files of the signed
+    change of the content by this run, None if it was not computed (a full run). `definition`: number of the view's
+    definition that the content stands for. `compacted`: states of which this run put pieces together. `arrived`: what
+    came into the sources; the history keeps it with the row. `chosen`: the packs among which the plan was looked for
+    that the states were chosen by; None: unknown. `rows`: of the content; None: unknown.
+    """
+
+    run: int
+    row: RunRow
+    output_run: int | None
+    output_at: int | None
+    files: tuple[File, ...]
+    states: Mapping[str, StoredState]
+    sources: tuple[SourceAt, ...]
+    fingerprint: str
+    functions: Mapping[str, str] = field(default_factory=dict)
+    keys: tuple[str, ...] | None = None
+    delta: tuple[File, ...] | None = None
+    definition: int = 0
+    compacted: tuple[str, ...] = ()
+    moments: Mapping[int, tuple[SourceAt, ...]] = field(default_factory=dict)
+    held: tuple[StoredPiece, ...] = ()
+    held_run: int | None = None
+    arrived: Arrived | None = None
+    chosen: frozenset[str] | None = None
+    rows: int | None = None
+
+    @property
+    def filled(self) -> bool:
+        return self.output_run is not None
+
+    @property
+    def state_bytes(self) -> int:
+        held = sum(int(f["bytes"]) for f in self.held_files)
+        return held + sum(s.bytes for s in self.states.values())
+
+    @property
+    def held_files(self) -> tuple[File, ...]:
+        return tuple(f for p in self.held for f in p.files)
+
+    @property
+    def stands_at(self) -> tuple[tuple[SourceAt, ...], ...]:
+        """The positions at which something stands: the content's first, then those of runs without output."""
+        later = tuple(self.moments[run] for run in sorted(self.moments))
+        return (self.sources, *later) if self.filled or not later else later
+
+    def moment_of(self, run: int | None) -> int:
+        """The number in `stands_at` of a run without output; None stands for the content."""
+        if run is None:
+            return 0
+        return sorted(self.moments).index(run) + (1 if self.filled else 0)
+
+    def position_of(self, name: str, moment: int = 0) -> Any:
+        """The position of the source of that name at a moment of `stands_at`; None if this record has none."""
+        return next((s.position for s in self.stands_at[moment] if s.name == name), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """`output`, `files`, `rows`, `delta` and `metrics` are read by the JVM too, for views over this one."""
+        return {
+            "format": FORMAT,
+            "run": self.run,
+            "output": self.output_run == self.run,
+            "output_run": self.output_run,
+            "output_at": self.output_at,
+            "files": [dict(f) for f in self.files],
+            "rows": self.rows,
+            "delta": None if self.delta is None else [dict(f) for f in self.delta],
+            "states": {name: asdict(s) for name, s in self.states.items()},
+            "sources": [asdict(s) for s in self.sources],
+            "definition": self.definition,
+            "compacted": list(self.compacted),
+            "moments": {str(run): [asdict(s) for s in sources] for run, sources in self.moments.items()},
+            "held": [asdict(p) for p in self.held],
+            "held_run": self.held_run,
+            "chosen": None if self.chosen is None else sorted(self.chosen),
+            "fingerprint": self.fingerprint,
+            "functions": dict(self.functions),
+            "keys": None if self.keys is None else list(self.keys),
+            "metrics": self.row.to_json() | ({ARRIVED: self.arrived.to_json()} if self.arrived is not None else {}),
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Record:
+        """Raises ValueError for a format that this version does not know."""
+        if data.get("format") != FORMAT:
+            raise ValueError(
+                f"log entry of format {data.get('format')}; this version of Tidemill reads format {FORMAT}"
+            )
+        return Record(
+            run=data["run"],
+            row=RunRow.from_json(data["metrics"]),
+            output_run=data["output_run"],
+            output_at=data["output_at"],
+            files=tuple(data["files"]),
+            states={name: _state(s) for name, s in data["states"].items()},
+            sources=tuple(SourceAt(**s) for s in data["sources"]),
+            fingerprint=data["fingerprint"],
+            functions=data["functions"],
+            keys=None if data["keys"] is None else tuple(data["keys"]),
+            delta=None if data["delta"] is None else tuple(data["delta"]),
+            definition=data["definition"],
+            compacted=tuple(data["compacted"]),
+            moments={int(run): tuple(SourceAt(**s) for s in sources) for run, sources in data["moments"].items()},
+            held=tuple(map(_piece, data["held"])),
+            held_run=data["held_run"],
+            arrived=arrived_of(data["metrics"]),
+            chosen=None if data.get("chosen") is None else frozenset(data["chosen"]),
+            rows=data.get("rows"),
+        )
+
+
+def arrived_of(metrics: Mapping[str, Any]) -> Arrived | None:
+    """What the history's row of a run says of arrivals; None for one that was written before they were recorded."""
+    return None if metrics.get(ARRIVED) is None else Arrived.from_json(metrics[ARRIVED])
+
+
+def _state(data: Mapping[str, Any]) -> StoredState:
+    columns = tuple((str(field), str(kind)) for field, kind in data["columns"])
+    pieces = tuple(map(_piece, data["pieces"]))
+    told = (data["form"], columns, data["text"], pieces, data["group"], tuple(data["parts"]))
+    return StoredState(*told, data["run"], data["before"])
+
+
+def _piece(data: Mapping[str, Any]) -> StoredPiece:
+    return StoredPiece(tuple(data["files"]), data["rows"], data["taken"], data["segments"], data.get("order"))

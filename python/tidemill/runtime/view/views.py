@@ -1,0 +1,292 @@
+"""A view by its name: catalog entry, definition and log together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tidemill.bridge.jvm import Jvm, JvmFailure
+from tidemill.cost.costing import HELD
+from tidemill.errors import TidemillError
+from tidemill.runtime.storage.files import Files, Status, child, numbered
+from tidemill.runtime.storage.log import Log
+from tidemill.runtime.view import catalog
+from tidemill.runtime.view.arrivals import RUNS_READ, TIME_ZONE, Outlook, Run, zone_of
+from tidemill.runtime.view.catalog import Entry
+from tidemill.runtime.view.definition import AMENDMENTS, VIEW_FILE, Definition, definition_file
+from tidemill.runtime.view.history import RunRow
+from tidemill.runtime.view.record import File, Record, arrived_of
+from tidemill.runtime.view.results import Result, result_of
+from tidemill.search.contract.past import LEAST, NOTHING_PAST, Past, PastRun
+from tidemill.sql.codec import action_from_json, to_json
+from tidemill.sql.statements import Action
+
+RUNS_WEIGHED = 16
+"""Runs whose cost is set against what was estimated for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What cannot be read of what a run left: of the content, and of each state by name, what is wrong with a file."""
+
+    content: str | None
+    states: Mapping[str, str]
+
+    def __bool__(self) -> bool:
+        return self.content is not None or bool(self.states)
+
+    def __or__(self, other: Lost) -> Lost:
+        return Lost(self.content or other.content, {**other.states, **self.states})
+
+
+@dataclass
+class View:
+    """An incremental view as its location tells; `head` is its last run when the view was opened, `entry` what the
+    catalog said of it if it was opened by its name.
+
+    Not frozen: what is read from storage is read once and kept for the length of one statement.
+    """
+
+    definition: Definition
+    files: Files
+    head: Record | None = None
+    entry: Entry | None = None
+
+    @property
+    def location(self) -> str:
+        return self.definition.location
+
+    @cached_property
+    def log(self) -> Log[Record]:
+        return _log(self.files, self.location, self.definition.qualified)
+
+    @cached_property
+    def result(self) -> Result:
+        """What shows the content to others than Tidemill."""
+        return result_of(self.definition, self.files)
+
+    @property
+    def next_run(self) -> int:
+        return 0 if self.head is None else self.head.run + 1
+
+    @property
+    def status(self) -> str:
+        """SUSPENDED; NOT_FILLED before the first run with output; else ACTIVE."""
+        if self.definition.suspended:
+            return "SUSPENDED"
+        return "ACTIVE" if self.head is not None and self.head.filled else "NOT_FILLED"
+
+    def outlook(self, *present: Run) -> Outlook:
+        """What statement and log tell of what will arrive; `present`: the run that is planned, with what it found."""
+        definition = self.definition
+        runs = []
+        for row in reversed(self.log.history(RUNS_READ) if self.head is not None else []):
+            if (arrived := arrived_of(row)) is not None:
+                runs.append(Run(row["run"], row["started_at"] / 1e6, arrived, row["trigger"] == "CREATE"))
+        create = definition.create
+        return Outlook(
+            schedule=create.schedule,
+            expect=definition.expected,
+            runs=(*runs, *present),
+            said=definition.expect_said,
+            zone=zone_of(definition.settings.get(TIME_ZONE, "UTC")),
+        )
+
+    def history(self, limit: int | None) -> list[RunRow]:
+        """The rows of its runs, newest first."""
+        return [RunRow.from_json(row) for row in self.log.history(limit)]
+
+    def past(self) -> Past:
+        """What its last runs took; nothing where the last one took too little to tell."""
+        head = self.head
+        if head is None or (head.row.measured_cost or 0.0) < LEAST:
+            return NOTHING_PAST
+        return Past(
+            [
+                PastRun(row.kind, row.estimated_cost, row.measured_cost)
+                for row in self.history(RUNS_WEIGHED)
+                if row.estimated_cost is not None and row.measured_cost is not None
+            ]
+        )
+
+    def lost(self) -> Lost:
+        """What of the last run's files is gone, or is not as it was written.  No Spark job runs."""
+        if self.head is None:
+            return Lost(None, {})
+        owned: list[tuple[str | None, File]] = [(None, f) for f in self.head.files]
+        owned += [(name, f) for name, s in self.head.states.items() for f in s.files]
+        owned += [(HELD, f) for f in self.head.held_files]
+        found = self.files.stat([str(f["path"]) for _, f in owned])
+        lost = Lost(None, {})
+        for (state, file), status in zip(owned, found, strict=True):
+            # Result files are moved once they are written, which on some file systems makes them newer.
+            wrong = _wrong(file, status, dated=state is not None)
+            if wrong is not None:
+                lost |= Lost(wrong, {}) if state is None else Lost(None, {state: wrong})
+        return lost
+
+    def damaged(self, failure: JvmFailure) -> Lost:
+        """The files of the last run that a failure of Spark names."""
+        told = "\n".join((failure.message, *failure.causes))
+        lost = Lost(None, {})
+        if self.head is None or "FAILED_READ_FILE" not in (failure.condition or "") + told:
+            return lost
+        for file in self.head.files:
+            if _named(file, told):
+                lost |= Lost(f"{file['path']} cannot be read", {})
+        kept = [(name, file) for name, state in self.head.states.items() for file in state.files]
+        for name, file in (*kept, *((HELD, f) for f in self.head.held_files)):
+            if _named(file, told):
+                lost |= Lost(None, {name: f"{file['path']} cannot be read"})
+        return lost
+
+    def publish(self, record: Record) -> None:
+        """Shows the content of the last run with output to plain readers; may be done again at any time."""
+        if record.output_run is not None:
+            self.result.publish(record, self.head)
+
+    def describe(self) -> None:
+        """Shows columns, comment and properties as they are now, in the catalog and in a Delta table."""
+        self.describe_entry()
+        if self.head is None or self.head.output_run is None:
+            self.result.prepare()
+        else:
+            self.result.publish(self.head, self.head)
+
+    def amended(self, *actions: Action) -> View:
+        """As it will be once these are committed."""
+        definition = self.definition.amended_by((*self.definition.amendments, *actions))
+        return View(definition, self.files, self.head, self.entry)
+
+    def publish_if_behind(self) -> None:
+        """Does what a statement that died behind its commit left undone.
+
+        The content first, then the columns in the catalog: readers take the newest run that has the catalog's columns.
+        """
+        head = self.head
+        if head is not None and head.output_run is not None:
+            shown = self.result.published()
+            if shown != self.result.due(head):
+                before = self.log.read(shown) if shown is not None and shown < head.run else None
+                self.result.publish(head, before)
+        create, entry = self.definition.create, self.entry
+        if entry is not None and not (
+            entry.has_columns(self.definition.schema) and entry.describes(dict(create.properties), create.comment)
+        ):
+            self.describe_entry()
+            catalog.refresh_entry(self.files.jvm, self.definition.name)
+
+    def describe_entry(self) -> None:
+        """Shows columns, comment and properties as they are now in the catalog."""
+        create, schema = self.definition.create, self.definition.schema
+        catalog.alter_entry(
+            self.files.jvm,
+            self.definition.name,
+            properties=dict(create.properties),
+            comment=create.comment,
+            schema=None if self.entry is not None and self.entry.has_columns(schema) else schema,
+        )
+
+    def refresh_readers(self, jvm: Jvm) -> None:
+        """Has the caller's session read the new content, cached plans included."""
+        if catalog.lookup(jvm, self.definition.name) is not None:  # one found by its path may have no entry, or another
+            catalog.refresh_entry(jvm, self.definition.name)
+
+
+def _wrong(file: File, status: Status | None, *, dated: bool) -> str | None:
+    """How what lies under a file's path differs from what was written there; None if it does not."""
+    if status is None:
+        return f"{file['path']} is gone"
+    if status.folder:
+        return f"{file['path']} is a folder"
+    if status.bytes != file["bytes"]:
+        return f"{file['path']} has {status.bytes} bytes, not {file['bytes']}"
+    if dated and status.modified != file["modified"]:
+        return f"{file['path']} was changed"
+    return None
+
+
+def _named(file: File, text: str) -> bool:
+    """Whether a text names a file; Spark's names of files are unique, folders may be spelt in other ways."""
+    return str(file["path"]).rsplit("/", 1)[-1] in text
+
+
+def entry(jvm: Jvm, name: Sequence[str]) -> Entry:
+    """The catalog entry of an incremental view.
+
+    Raises TIDEMILL_NOT_FOUND, TIDEMILL_NOT_AN_INCREMENTAL_VIEW, TIDEMILL_CATALOG_UNSUPPORTED.
+    """
+    qualified = catalog.qualify(jvm, name)
+    found = catalog.lookup(jvm, qualified)
+    if found is None:
+        raise TidemillError("TIDEMILL_NOT_FOUND", {"view": ".".join(qualified)})
+    if not found.is_view:
+        raise TidemillError("TIDEMILL_NOT_AN_INCREMENTAL_VIEW", {"name": ".".join(qualified), "object": found.what})
+    return found
+
+
+def find(jvm: Jvm, name: Sequence[str]) -> View:
+    """The incremental view of that name.  Raises as `entry`."""
+    return open_entry(jvm, entry(jvm, name))
+
+
+def open_entry(jvm: Jvm, found: Entry) -> View:
+    """The view that a catalog entry points to.  Raises TIDEMILL_NOT_FOUND if its files are gone."""
+    files = Files(jvm)
+    opened = None if found.location is None else at_location(files, files.qualify(found.location), found.name)
+    if opened is None:
+        raise TidemillError("TIDEMILL_NOT_FOUND", {"view": f"{'.'.join(found.name)} (its files at {found.location})"})
+    opened.entry = found
+    return opened
+
+
+def at_location(files: Files, location: str, name: Sequence[str] | None = None) -> View | None:
+    """The view that lies there, under the name that the catalog has for it now; None if there is none."""
+    first = files.read(child(location, VIEW_FILE))
+    if first is None:
+        return None
+    log = _log(files, location, ".".join(name) if name else location)
+    head = log.newest()
+    number = head.definition if head is not None else 0
+    text = first if number == 0 else files.read(child(location, definition_file(number)))
+    if text is None:
+        raise FileNotFoundError(f"{child(location, definition_file(number))}, which run {head and head.run} refers to")
+    definition = Definition.from_json(text, location)
+    found = _amendments(files, location)
+    definition = replace(definition, name=tuple(name) if name else definition.name)
+    definition = definition.amended_by([action for number, action in found if number > definition.takes_in])
+    view = View(definition, files, head)
+    view.log = log  # it knows what the entry of `head` keeps beside
+    return view
+
+
+def amend(view: View, action: Action) -> None:
+    """Commits an action of ALTER.  Raises TIDEMILL_CONCURRENT_REFRESH if another one came first."""
+    number = newest_amendment(view) + 1
+    path = numbered(child(view.location, AMENDMENTS), number)
+    created = view.files.write_new(path, json.dumps(to_json(action), ensure_ascii=False))
+    if created:
+        # A number that a later definition has taken in may be free again, because VACUUM was here; nobody reads it.
+        now = at_location(view.files, view.location, view.definition.name)
+        if now is not None and now.definition.takes_in < number:
+            return
+        view.files.delete([path])
+    raise TidemillError("TIDEMILL_CONCURRENT_REFRESH", {"view": view.definition.qualified})
+
+
+def newest_amendment(view: View) -> int:
+    """The number of the last amendment; 0 if there was none.  VACUUM removes those that a definition has taken in."""
+    return max(view.files.numbers(child(view.location, AMENDMENTS)), default=view.definition.takes_in)
+
+
+def _amendments(files: Files, location: str) -> list[tuple[int, Action]]:
+    folder = child(location, AMENDMENTS)
+    numbers = files.numbers(folder)
+    texts = files.read_many([numbered(folder, n) for n in numbers])
+    return [(n, action_from_json(json.loads(t))) for n, t in zip(numbers, texts, strict=True) if t is not None]
+
+
+def _log(files: Files, location: str, view: str) -> Log[Record]:
+    return Log(files, location, view, Record.from_json)

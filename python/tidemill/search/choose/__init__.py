@@ -1,0 +1,1 @@
+"""The cheapest of all plans: settling by cost, extraction, sharing."""

@@ -1,0 +1,402 @@
+"""Extraction: the plan that comes of the cheapest ways to have each group at each run, which `settle` finds.
+
+A run reads its sources at a moment of the timeline, and a unit of its work has a price. What a run needs it computes,
+or it loads what an earlier run has saved (Tempura 6.1: an operator's time is not before its inputs', and between two
+times lie a save and a load). Costs are those of trees: what two parents read is computed for both, unless it is
+written, because it is kept or because it is shared (`sharing` decides what is). Then it is computed once, and each
+reader loads it; how it is computed is chosen apart, so that it never reads itself by way of its readers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TypeAlias
+
+from tidemill.cost.costing import CostModel, CpuMs, Facts, Rows, Work
+from tidemill.memo.memo import Expression, Memo
+from tidemill.plan.ops import Changes, Less, LookUp, Op, Project, ResultScan, Scan, StateScan
+from tidemill.search.choose.settle import Choice, Given, Place, Run, Settled, Settling, preference_apart
+from tidemill.search.space.ways import Way, Ways
+from tidemill.tvr.form import OLD
+
+MADE, PLAIN, BEST = range(3)
+Node: TypeAlias = tuple[int, Place]
+"""A place as it is computed in order to be written (MADE), as it is had where nothing is written (PLAIN), or where all
+that the plan writes is (BEST); further numbers: where only a part of that is."""
+
+
+def reads_the_past(op: Op) -> bool:
+    """True for what only an incremental run may read: changes, states, the result, old snapshots."""
+    return isinstance(op, Changes | StateScan | LookUp | ResultScan) or (isinstance(op, Scan) and op.at == OLD)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A group at a run, and how that run comes to it.
+
+    `reads`: how often it is read in the course of the plan; `once`: it is computed once all the same, and written.
+    """
+
+    group: int
+    run: int
+    choice: Choice
+    reads: int = 1
+    once: bool = False
+
+    @property
+    def times(self) -> int:
+        """How often it is computed, or loaded."""
+        return 1 if self.once else self.reads
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """How something is computed in order to be written; `level`: how its inputs are had."""
+
+    choice: Choice
+    level: int
+
+
+class Extractor:
+    """Chooses expressions by cost.
+
+    Args:
+        memo: explored.
+        model, facts: the costs.
+        allowed: which expressions may be used, by (group, expression).
+        prefer: a pack whose expressions are taken wherever they apply, whatever they cost.
+        runs: those planned together, in their order; the first is the one that is carried out now.
+        savable: which groups a run may save for later ones.
+        written: what runs write in any case; who reads it loads it.
+        copies: what is equal to something that is written, and what that is: it is loaded as well, and not computed.
+        ways: those of the same memo, model and facts that others have looked at, and what they estimated.
+
+    Where a method takes the number of a run, it is the first one unless given.
+    """
+
+    def __init__(
+        self,
+        memo: Memo,
+        model: CostModel,
+        facts: Facts,
+        allowed: Callable[[int, Expression], bool] = lambda _g, _e: True,
+        prefer: str | None = None,
+        runs: Sequence[Run] | None = None,
+        savable: Callable[[int], bool] = lambda _g: True,
+        written: Iterable[Place] = (),
+        copies: Mapping[Place, Place] | None = None,
+        ways: Ways | None = None,
+    ) -> None:
+        self._memo = memo
+        self._model = model
+        self.runs = (Run(memo.timeline.whole.new),) if runs is None else tuple(runs)
+        self._settling = Settling(memo, model, facts, allowed, prefer, self.runs, savable, ways or Ways())
+        self._staged: dict[int, Rows] = {}
+        self._told_by: dict[int, set[int]] = {}
+        self._looked_up: dict[int, list[Way]] = {}
+        for group, known in self._settling.ways_of.items():
+            if after := {way.inputs[0] for way in known if isinstance(way.expression.op, Less)}:
+                self._told_by[group] = after
+            if looked_up := [way for way in known if way.looks_up]:
+                self._looked_up[group] = looked_up
+        self._plain = self._settling.settle({})
+        self._written = frozenset(map(self.place, written))
+        self._copies = {self.place(copy): self.place(of) for copy, of in (copies or {}).items()}
+        self.shared: frozenset[Place] = frozenset()
+        self._bits: dict[Place, int] = {}
+        self._best = self._plain
+        self._chosen: list[Settled] = []
+        self._made: dict[Place, _Made] = {}
+        self._settle()
+
+    def place(self, place: Place) -> Place:
+        """A place after merges of groups."""
+        return self._memo.find(place[0]), place[1]
+
+    def share(self, places: Collection[Place]) -> Callable[[], None]:
+        """From now on these are computed once and written, each at its run; who reads them loads them.
+
+        What is returned takes that back, as long as nothing was staged since.
+        """
+        before = self.shared, self._best, self._chosen, self._made
+
+        def take_back() -> None:
+            self.shared, self._best, self._chosen, self._made = before
+
+        self.shared = frozenset(map(self.place, places))
+        self._settle()
+        return take_back
+
+    def stage(self, group: int) -> None:
+        """From now on the rows of a group are there, written by an earlier step of the first run."""
+        group = self._memo.find(group)
+        known = (group, 0) in self._made or (group, 0) in self._copies
+        self._staged[group] = self.rows(group)
+        if not known:  # otherwise its readers have been chosen as such
+            staged = {(group, 0): Given(rows) for group, rows in self._staged.items()}
+            self._plain = self._settling.settle(staged, [self._plain])
+            self._settle()
+
+    def is_staged(self, group: int) -> bool:
+        """True if an earlier step wrote the group's rows."""
+        return self._memo.find(group) in self._staged
+
+    def _settle(self) -> None:
+        staged = {(group, 0): Given(rows) for group, rows in self._staged.items()}
+        near = [self._plain, self._best]
+        self._best = self._plain
+        self._chosen = [self._plain, self._plain, self._best]
+        self._made = {}
+        once = [
+            place
+            for place in (self.shared | self._written) - staged.keys()
+            if place in self._plain and self._plain[place].saved is None
+        ]
+        if not once:
+            return
+        bits = {place: self._bits.setdefault(place, 1 << len(self._bits)) for place in once}
+        given = {place: Given(self._plain[place].rows, bit) for place, bit in bits.items()}
+        for copy, of in self._copies.items():
+            if copy not in staged and of in self._plain:
+                given[copy] = Given(self._plain[of].rows, bits.get(of, 0))
+        given |= staged
+        self._best = self._chosen[BEST] = self._settling.settle(given, near)
+        # What something is computed from comes before it; where two would need each other, the cheaper one comes first.
+        wanted = {place: self._cheapest(place, ~bit) for place, bit in bits.items()}
+        written = 0
+        while wanted:
+            ready = [place for place, choice in wanted.items() if not choice.uses & ~written]
+            place = min(ready or wanted, key=lambda p: (self._plain[p].cost, p))
+            self._made[place] = self._making(place, {p: g for p, g in given.items() if not g.bit & ~written}, written)
+            written |= bits[place]
+            del wanted[place]
+
+    def _cheapest(self, place: Place, written: int) -> Choice:
+        """The cheapest way to compute something that reads nothing but what is written, as a set of bits."""
+        plain = self._plain[place]
+        for bound in (plain.cost, inf):  # a way whose inputs cost more costs more itself
+            self._best.reach(bound)
+            fit = (choice for choice in self._choices(place) if not choice.uses & ~written)
+            found = min(fit, key=lambda choice: choice.cost, default=None)
+            if found is not None and found.cost <= bound:
+                return found
+        return plain
+
+    def _choices(self, place: Place) -> list[Choice]:
+        """The ways to compute something whose inputs are found."""
+        group, run = place
+        ways = (w for w in self._settling.ways_of[group] if self._settling.is_open(w, run, self._best.found))
+        return [self._settling.choice(way, run, self._best) for way in ways if way.inputs]
+
+    def _making(self, place: Place, given: Mapping[Place, Given], written: int) -> _Made:
+        """How something is computed where only a part is written: as where all is, if it does not read the others."""
+        best, free = self._cheapest(place, written), self._cheapest(place, -1)
+        plain = self._plain[place]
+        if best == free != plain:
+            return _Made(best, BEST)
+        if free == plain or not written:
+            return _Made(plain, PLAIN)
+        self._chosen.append(self._settling.settle(given, [self._plain, self._best, self._chosen[-1]]))
+        return _Made(self._chosen[-1][place], len(self._chosen) - 1)
+
+    @property
+    def order(self) -> list[Place]:
+        """What is written, in an order in which each is computed from what has been written before it."""
+        return list(self._made)
+
+    # -- what was chosen ----------------------------------------------------------------------------------------------
+
+    def cost(self, group: int, run: int = 0) -> float:
+        """What it costs to compute a group at a run; infinite if nothing computes it."""
+        choice = self.making(group, run).best(group, run)
+        return choice.cost if choice else inf
+
+    def rows(self, group: int, run: int = 0) -> Rows:
+        """Estimated rows of a group; 0 if nothing computes it."""
+        best = self.best(group, run)
+        return best.rows if best else Rows(0.0)
+
+    def best(self, group: int, run: int = 0) -> Choice | None:
+        """The cheapest allowed way to have a group at a run, or None."""
+        return self._best.get((self._memo.find(group), run))
+
+    def making(self, group: int, run: int = 0) -> Chosen:
+        """The choices by which a group is computed, also where others load it."""
+        return Chosen(self, self.place((group, run)))
+
+    def chosen(self, node: Node) -> Choice | None:
+        """The choice for a place."""
+        level, place = node
+        return self._made[place].choice if level == MADE else self._chosen[level].get(place)
+
+    def weighed(self, node: Node, e: Expression) -> Choice | None:
+        """What an expression would cost in place of the choice; None if it is not allowed, or lacks an input."""
+        _, (group, run) = node
+        best = self._chosen[self.inputs_of(node)]
+        way = next((w for w in self._settling.ways_of[group] if w.expression is e), None)
+        if way is None or any((i, run) not in best for i in way.inputs):
+            return None
+        if not self._settling.is_open(way, run, best.found):
+            return None
+        return self._settling.choice(way, run, best)
+
+    def inputs_of(self, node: Node) -> int:
+        """Where the inputs of what computes a place are looked up."""
+        level, place = node
+        return self._made[place].level if level == MADE else level
+
+    def entry(self, place: Place) -> Node:
+        """A place, as it is computed."""
+        return (MADE if place in self._made else BEST), place
+
+    def below(self, node: Node) -> list[Node]:
+        """What is read to come to a place."""
+        group, run = node[1]
+        choice = self.chosen(node)
+        assert choice is not None
+        if choice.saved is not None:
+            saved = (group, choice.saved)
+            written = saved in self._made and self._chosen[self.inputs_of(node)][saved].expression is None
+            return [(MADE if written else self.inputs_of(node), saved)]
+        if choice.expression is None:  # staged, or written, as it is or as a copy
+            made = (group, run) in self._made and not (run == 0 and group in self._staged)
+            return [(MADE, (group, run))] if made else []
+        return [(self.inputs_of(node), (self._memo.find(i), run)) for i in choice.expression.inputs]
+
+    # -- whole plans --------------------------------------------------------------------------------------------------
+
+    def planned(self, groups: Iterable[int], run: int) -> list[Planned]:
+        """All that is done to have groups at a run, what it needs before it."""
+        demands = [self.entry((self._memo.find(group), run)) for group in groups]
+        order: dict[Node, Choice] = {}
+        seen: set[Node] = set()
+
+        def visit(node: Node) -> None:
+            choice = self.chosen(node)
+            if node in seen or choice is None:
+                return
+            seen.add(node)
+            for below in self.below(node):
+                visit(below)
+            order[node] = choice
+
+        for demand in demands:
+            visit(demand)
+        reads = Counter(demands)
+        for node in reversed(order):
+            for below in self.below(node):
+                reads[below] += 1 if node[0] == MADE else reads[node]
+        return [Planned(*place, choice, reads[level, place], level == MADE) for (level, place), choice in order.items()]
+
+    def prefers(self, pack: str, plan: Sequence[Planned]) -> bool:
+        """Whether a plan does nothing in another way where a pack has one."""
+        behind = self._settling.is_behind
+        return not any(behind(p.group, p.choice.expression, pack) for p in plan if p.choice.expression is not None)
+
+    def costs(self, plan: Sequence[Planned]) -> tuple[float, ...]:
+        """CPU milliseconds of a plan at each run."""
+        work = (self.work(plan, run) for run in range(len(self.runs)))
+        return tuple(float(self._model.total(operators)) + handling for operators, handling in work)
+
+    def work(self, plan: Sequence[Planned], run: int) -> tuple[list[Work], float]:
+        """What a plan does at a run, and CPU milliseconds to save for later runs or other readers, and to load."""
+        operators: list[Work] = []
+        handling = 0.0
+        for p in plan:
+            choice = p.choice
+            if choice.saved == run:
+                handling += choice.saving * p.reads
+            if p.run != run:
+                continue
+            if choice.expression is None:
+                handling += choice.own * p.reads
+                continue
+            groups = map(self._memo.find, choice.expression.inputs)
+            inputs = tuple(self._settling.read(group, self._best[group, run]) for group in groups)
+            own = CpuMs(preference_apart(choice.own))
+            operators.append(Work(choice.expression.op, inputs, own, p.times))
+            if p.once and (p.group, run) in self.shared:
+                handling += self._model.save(choice.rows)
+        return operators, handling
+
+    def gains(self, plan: Sequence[Planned]) -> dict[Place, float]:
+        """By place what computing it once, writing and loading it would save, priced, all else being as it is.
+
+        What could be told by it, as rows before a change by those after it, would be read there and not be computed;
+        rows of a state whose keys are written could be looked up.
+        """
+        told: dict[Place, list[float]] = defaultdict(list)
+        computed = [p for p in plan if p.choice.expression is not None]
+        for p in computed:
+            for after in self._told_by.get(p.group, ()):
+                told[after, p.run].append(preference_apart(p.choice.cost) * p.times)
+            for way in self._looked_up.get(p.group, ()):
+                if (way.inputs[0], p.run) not in self._best.found:
+                    continue
+                own = self._settling.choice(way, p.run, self._best).own * self.runs[p.run].price
+                told[way.inputs[0], p.run].append(preference_apart(p.choice.cost - own) * p.times)
+        found: dict[Place, float] = {}
+        for p in computed:
+            others = told.get((p.group, p.run), [])
+            if p.once or p.reads + len(others) < 2 or not self._has_columns(p):
+                continue
+            handling = self._model.save(p.choice.rows) + self._model.load(p.choice.rows) * (p.reads + len(others))
+            saved = preference_apart(p.choice.cost) * (p.reads - 1) + sum(others)
+            found[p.group, p.run] = saved - handling * self.runs[p.run].price
+        return found
+
+    def _has_columns(self, p: Planned) -> bool:
+        """Rows without columns cannot be written; those of changes have their count."""
+        about = self._memo.group(p.group).about
+        if about is not None:
+            return about[1].kind.interval or bool(self._memo.tvrs[about[0]].props.columns)
+        op = p.choice.expression.op if p.choice.expression is not None else None
+        return not isinstance(op, Project | Scan) or bool(op.columns)
+
+    @property
+    def noise(self) -> float:
+        """Costs below this say nothing."""
+        return self._model.noise
+
+    def saved_by(self, group: int, run: int) -> list[tuple[int, int]]:
+        """What is saved on the way to a group at a run, as (group, run that saves it), in the order of runs."""
+        loaded = (p for p in self.planned([group], run) if p.choice.saved is not None)
+        return sorted({(p.group, p.choice.saved or 0) for p in loaded}, key=lambda node: node[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What an extractor chose, as seen from one place that is computed."""
+
+    extractor: Extractor
+    place: Place
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs planned."""
+        return self.extractor.runs
+
+    def _node(self, group: int, run: int) -> Node:
+        own = self.extractor.entry(self.place)
+        if (group, run) == self.place:
+            return own
+        return (self.extractor.inputs_of(own), (group, run))
+
+    def best(self, group: int, run: int = 0) -> Choice | None:
+        """How a run comes to a group, or None."""
+        return self.extractor.chosen(self._node(self._found(group), run))
+
+    def rows(self, group: int, run: int = 0) -> Rows:
+        """Estimated rows of a group; 0 if nothing computes it."""
+        best = self.best(group, run)
+        return best.rows if best else Rows(0.0)
+
+    def weighed(self, group: int, e: Expression, run: int = 0) -> Choice | None:
+        """What an expression of a group would cost, chosen or not; None if it is not allowed, or lacks an input."""
+        return self.extractor.weighed(self._node(self._found(group), run), e)
+
+    def _found(self, group: int) -> int:
+        return self.extractor.place((group, 0))[0]

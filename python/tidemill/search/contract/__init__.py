@@ -1,0 +1,1 @@
+"""What the planner is asked, and what it answers."""

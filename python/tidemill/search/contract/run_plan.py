@@ -1,0 +1,100 @@
+"""What planning a run gives: its steps in order, the states it keeps, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from tidemill.search.contract.stored import Asked
+from tidemill.wire.nodes import Wire
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """About how many rows a step handles.
+
+    `shuffled`: by its largest shuffle. `read`: of the largest change, state or outcome of an earlier step; the
+    snapshots of sources do not count.
+    """
+
+    shuffled: float = 0.0
+    read: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to execute and write: a piece of a state, the signed delta (to be applied, or held), the whole result,
+    or what several later steps of the run read (`target` is "shared"; such files do not outlive the run).
+
+    `mode` of a piece of what is kept: base, segment, or compact; `first`: of a compaction, the number of the first
+    piece that it reads and replaces, with all after it. `order`: the field that each file of a piece is written in the
+    order of, if any.
+    """
+
+    name: str
+    target: str
+    state: str | None
+    mode: str | None
+    plan: Wire
+    columns: tuple[tuple[int, str], ...]
+    volume: Volume
+    first: int = 0
+    order: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateSpec:
+    """A state kept after the run; columns as (field, type).
+
+    `group` and `parts`: of parts of an aggregate, what they are of and what each column is, in canonical text.
+    """
+
+    name: str
+    form: str
+    columns: tuple[tuple[str, str], ...]
+    text: str
+    group: str = ""
+    parts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPlan:
+    """A run, ready to be bound to positions.
+
+    `estimated` in CPU milliseconds, not priced. `behind`: states that stay at the moment at which they stood. `chosen`:
+    the packs among which the plan was looked for that the states were chosen by; of a run without output None, as it
+    chooses none. `rejected`: what the plan that was weighed against this one is likely to take, where runs like it were
+    measured. `asked`: what it asks states for by few keys, by their names.
+    """
+
+    kind: str
+    reason: str | None
+    steps: tuple[Step, ...]
+    methods: tuple[str, ...]
+    estimated: float
+    keys: tuple[str, ...] | None
+    states: tuple[StateSpec, ...]
+    behind: frozenset[str]
+    chosen: frozenset[str] | None
+    rejected: float | None = None
+    asked: Mapping[str, Asked] = field(default_factory=dict)
+
+
+def states_read(steps: Collection[Step]) -> frozenset[str]:
+    """Names of the states that steps read from where earlier runs kept them."""
+
+    def names(node: Wire) -> frozenset[str]:
+        own = frozenset({str(node["name"])}) if node["op"] == "state" else frozenset()
+        return own.union(*map(names, node.get("inputs", ())))
+
+    return frozenset().union(*(names(s.plan) for s in steps))
+
+
+def read_by(steps: Collection[Step]) -> frozenset[str]:
+    """The kinds of leaves that steps read."""
+
+    def leaves(node: Wire) -> frozenset[str]:
+        inputs = node.get("inputs", ())
+        return frozenset().union(*map(leaves, inputs)) if inputs else frozenset({str(node["op"])})
+
+    return frozenset().union(*(leaves(s.plan) for s in steps))

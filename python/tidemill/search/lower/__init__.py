@@ -1,0 +1,1 @@
+"""From what was chosen to plans on the wire."""

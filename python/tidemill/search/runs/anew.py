@@ -1,0 +1,75 @@
+"""Runs that make the whole result anew: from the sources, or from states brought up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from tidemill.search.contract.run_plan import read_by
+from tidemill.search.runs.assembly import RECOMPUTE
+from tidemill.search.runs.explanation import Alternative, ExplainedPlan
+from tidemill.search.runs.task import PlanningTask, unchanged
+from tidemill.search.space.seed import Candidate, advance, base
+from tidemill.search.space.space import Kept, written_once
+from tidemill.tvr.form import SNAPSHOT, Span, at
+
+
+def full(task: PlanningTask, reason: str, states: Collection[str] | None = None) -> ExplainedPlan:
+    """Everything from the sources: the states first, then the result over them.
+
+    `states`: names of those to make; the ones worth keeping unless given, for which a search of its own is made. Those
+    that the rules switched on cannot make are left out.
+    """
+    found = task.space([unchanged(task.request.sources)] * len(task.request.steps), Kept({}))
+    if states is None:
+        states = frozenset() if task.request.policy == "FULL" else task.worth_keeping()
+    run = task.assembly(found, task.extractor(found, past=False))
+    for candidate in found.candidates:
+        if candidate.name in states:
+            run.base(candidate)
+    run.result()
+    rival = Alternative(RECOMPUTE, (RECOMPUTE,), (run.cost,))
+    return run.plan("FULL", reason, lambda: [rival], task.own_point, chosen=task.request.choice)
+
+
+def refill(task: PlanningTask, reason: str) -> ExplainedPlan:
+    """The whole result anew: states that can be read are brought up to date, others worth keeping are made."""
+    found = task.space(task.request.steps, task.kept(content=False))
+    kept = frozenset() if task.request.policy == "FULL" else task.worth_keeping()
+    memo = found.memo
+    plain = task.extractor(found)
+
+    def made(candidate: Candidate) -> Iterator[int]:
+        """What is written of a state: what changes in it, or all of it."""
+        if candidate.name in task.request.states:
+            span = Span(found.standing.get(candidate.name, 0), found.now)
+            change = advance(memo, candidate, span)
+            if not memo.changed(candidate.tvr, span):
+                return
+            if plain.best(change) is not None:
+                yield change
+                return
+        yield base(memo, candidate, found.now)
+
+    written = written_once((c.name, group) for c in found.candidates if c.name in kept for group in made(c))
+    demands = [*written.written, memo.form(found.root, at(SNAPSHOT, found.now))]
+    run = task.assembly(
+        found,
+        task.cheapest(
+            lambda prefer: task.extractor(found, prefer, followed=written), task.seeds(found), demands, 0
+        ).extractor,
+    )
+
+    def write(name: str) -> Iterator[Candidate]:
+        """Writes a state; gives out what of it follows changes."""
+        for candidate in found.named(name):
+            if name in task.request.states and run.advance(candidate):
+                yield candidate
+            else:
+                run.base(candidate)
+
+    run.once(demands, lambda group: list(write(written.written[group])))
+    followed = [c for name in dict.fromkeys(c.name for c in found.candidates) if name in kept for c in write(name)]
+    run.result()
+    task.compact(run, followed)
+    kind = "INCREMENTAL" if read_by(run.steps) & {"changes", "state"} else "FULL"
+    return run.plan(kind, reason, tuple, task.own_point, chosen=task.request.choice)

@@ -1,0 +1,340 @@
+"""Puts the steps of a run together: lowers what was chosen, state by state, and has later steps read what earlier ones
+wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import inf
+
+from tidemill.cost.costing import BROADCAST_ROWS, CostModel, CpuMs, Work
+from tidemill.memo.memo import Expression
+from tidemill.plan.ops import (
+    Changes,
+    Empty,
+    Filter,
+    HeldScan,
+    Join,
+    KeyFilter,
+    LookUp,
+    Negate,
+    Pad,
+    Project,
+    ResultScan,
+    Scan,
+    StateScan,
+    Sum,
+    Union,
+    Unsign,
+)
+from tidemill.plan.query import COUNT_FIELD, Query, count_field
+from tidemill.search.choose.extract import Chosen, Extractor
+from tidemill.search.choose.settle import Run, preference_apart
+from tidemill.search.choose.sharing import Shared
+from tidemill.search.contract.run_plan import StateSpec, Step, Volume
+from tidemill.search.contract.stored import Asked
+from tidemill.search.keep.compaction import Compaction
+from tidemill.search.lower.lower import Lowerer, NotComputableError
+from tidemill.search.lower.lowered import Lowered, Staged
+from tidemill.search.runs.explanation import Alternative, ExplainedPlan, Explanation, PlannedPoint, Search, Used
+from tidemill.search.runs.inspect import is_net, unable, view_keys
+from tidemill.search.space.orders import asked_for_few
+from tidemill.search.space.seed import Candidate, advance, base, methods_of
+from tidemill.search.space.space import Space
+from tidemill.tvr.form import SNAPSHOT, Span, at
+
+RECOMPUTE = "recompute"
+
+
+class Assembly:
+    """The steps of a run as they come together; what one step writes, later ones read.
+
+    Args:
+        search: how the search for the plan stands.
+        orders: by name of a state the field that its base is written in the order of, if it is.
+        lying: the same of bases that are there.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        model: CostModel,
+        found: Space,
+        extractor: Extractor,
+        search: Callable[[], Search],
+        orders: Mapping[str, str],
+        lying: Mapping[str, str],
+    ) -> None:
+        self.found = found
+        self.steps: list[Step] = []
+        self._query = query
+        self._model = model
+        self._extractor = extractor
+        self._search = search
+        self._orders = orders
+        self._lying = dict(lying)
+        self._used: dict[tuple[int, Expression], Used] = {}
+        self._staged: dict[int, Staged] = {}
+        self._specs: list[StateSpec] = []
+        self._saves: dict[int, str] = {}
+        self._written: dict[str, Staged] = {}
+        self._compacted: dict[str, Compaction] = {}
+        self._behind: set[str] = set()
+        self._work: list[Work] = []
+        self._handling = 0.0
+
+    @property
+    def cost(self) -> float:
+        """CPU milliseconds of all steps, whatever their price."""
+        return self._handling + self._model.total(self._work)
+
+    def once(self, demands: Sequence[int], keep: Callable[[int], object] = lambda _: None) -> None:
+        """Writes what the plan of these groups computes once at this run, what others are computed from first.
+
+        `keep` writes what is a state's.
+        """
+        used = {(p.group, p.run) for p in self._extractor.planned(demands, 0) if p.once}
+        for group, run in self._extractor.order:
+            if (group, run) in used and run == 0:
+                if (group, run) in self._extractor.shared:
+                    self._share(group)
+                else:
+                    keep(group)
+
+    def _share(self, group: int) -> None:
+        lowered, volume = self.lower(group, net=True)
+        fields = tuple((c, f"c{i}") for i, c in enumerate(lowered.columns))
+        columns = fields if lowered.count is None else (*fields, (lowered.count, COUNT_FIELD))
+        step = Step(f"shared {len(self.steps)}", "shared", None, None, lowered.node, columns, volume)
+        self.steps.append(step)
+        self._staged[group] = Staged(step.name, fields, lowered.count is not None)
+        self._extractor.stage(group)
+
+    def base(self, candidate: Candidate) -> bool:
+        """A state is made anew, as of the end of the run, from anything but itself; False if it cannot be."""
+        memo = self.found.memo
+        group = base(memo, candidate, self.found.now)
+        if self._is_written(candidate, group):
+            return True
+        free = self._making_anew(group)
+        try:
+            lowered, volume = self.lower(group, net=False, extractor=free)
+        except NotComputableError:
+            return False
+        if candidate.partial is None:
+            lowered = Lowerer(
+                memo, free.making(group), self._staged, self.found.base_rows, self.found.facts.segments
+            ).signed(lowered)
+        self._write(candidate, "base", group, lowered, volume)
+        return True
+
+    def advance(self, candidate: Candidate) -> bool:
+        """A state is followed through the run; False if it cannot be, and has to be given up."""
+        memo = self.found.memo
+        span = Span(self.found.standing.get(candidate.name, 0), self.found.now)
+        if memo.changed(candidate.tvr, span):
+            group = advance(memo, candidate, span)
+            if self._is_written(candidate, group):
+                return True
+            try:
+                lowered, volume = self.lower(group, net=candidate.partial is None)
+            except NotComputableError:
+                return False
+            self._write(candidate, "segment", group, lowered, volume)
+        elif all(spec.name != candidate.name for spec in self._specs):
+            self._specs.append(_spec(candidate, self.found))
+        return True
+
+    def compact(self, candidate: Candidate, compaction: Compaction) -> None:
+        """Pieces of a state that the run reads become one, before any other step."""
+        lowerer = Lowerer(
+            self.found.memo, self._extractor.making(0), {}, self.found.base_rows, self.found.facts.segments
+        )
+        lowered = lowerer.compacted(candidate.scan, candidate.partial, compaction.first)
+        columns = _columns(candidate, lowered)
+        step = Step(
+            name=f"compact {candidate.name}",
+            target="state",
+            state=candidate.name,
+            mode="compact",
+            plan=lowered.node,
+            columns=columns,
+            volume=Volume(compaction.rows, compaction.rows),
+            first=compaction.first,
+            order=compaction.order,
+        )
+        self._lie(candidate, step)
+        self.steps.insert(len(self._compacted), step)
+        self._compacted[candidate.name] = compaction
+        self._handling += compaction.cost
+
+    @property
+    def asked(self) -> dict[str, Asked]:
+        """What the steps so far ask states for by few keys, by their names."""
+        return asked_for_few(self.found.memo, self.found.facts, self._used, self._extractor.rows)
+
+    def _lie(self, candidate: Candidate, step: Step) -> None:
+        """Notes in which order a step writes a state's base."""
+        if step.order is not None:
+            self._lying[candidate.name] = step.order
+
+    def _is_written(self, candidate: Candidate, group: int) -> bool:
+        """Whether this run has written the state already: of two equal parts of a query one writes, both read."""
+        written = self._written.get(candidate.name)
+        if written is None:
+            return False
+        self._stage(candidate, group, written.step, written.count)
+        return True
+
+    def _stage(self, candidate: Candidate, group: int, step: str, signed: bool) -> None:
+        number = self.found.memo.find(group)
+        self._staged[number] = Staged(step, tuple((c, f) for c, f, _ in candidate.scan.columns), signed)
+        self._extractor.stage(group)
+
+    def _write(self, candidate: Candidate, mode: str, group: int, lowered: Lowered, volume: Volume) -> None:
+        step = _state_step(candidate, mode, lowered, volume)
+        if mode == "base" and (order := self._orders.get(candidate.name)) is not None:
+            step = replace(step, order=order)
+            self._lie(candidate, step)
+            self._handling += self._model.ordering(self._extractor.rows(group))
+        self.steps.append(step)
+        # Each row of a base counts 1: who reads it as the snapshot need not look at the counts.
+        signed = mode == "segment" and lowered.count is not None
+        self._stage(candidate, group, self.steps[-1].name, signed)
+        self._written[candidate.name] = self._staged[self.found.memo.find(group)]
+        self._saves[self.found.memo.find(group)] = candidate.name
+        self._specs.append(_spec(candidate, self.found))
+
+    def leave(self, candidate: Candidate) -> None:
+        """A state that this run does not follow stays where it stands."""
+        if candidate.name not in {spec.name for spec in self._specs}:
+            self._specs.append(_spec(candidate, self.found))
+            self._behind.add(candidate.name)
+
+    def hold(self, change: int, mode: str) -> None:
+        """The view's signed change, net, to be held back until a run with output; `mode`: base or segment."""
+        lowered, volume = self.lower(change, net=True)
+        assert lowered.count is not None
+        fields = (*self._query.output, (lowered.count, count_field(name for _, name in self._query.output)))
+        self.steps.append(Step("held", "held", None, mode, lowered.node, fields, volume))
+
+    def delta(self, change: int) -> None:
+        """The view's signed change, net; none where nothing below it has changed and a state alone is made anew."""
+        if self.found.changed:
+            lowered, volume = self.lower(change, net=True)
+        else:
+            columns = self.found.memo.tvrs[self.found.root].props.columns
+            lowerer = Lowerer(
+                self.found.memo,
+                self._extractor.making(change),
+                self._staged,
+                self.found.base_rows,
+                self.found.facts.segments,
+            )
+            lowered, volume = lowerer.leaf(Empty(columns, signed=True)), Volume()
+        assert lowered.count is not None
+        fields = (*self._query.output, (lowered.count, count_field(name for _, name in self._query.output)))
+        self.steps.append(Step("delta", "delta", None, None, lowered.node, fields, volume))
+
+    def result(self) -> None:
+        """The whole content."""
+        group = self.found.memo.form(self.found.root, at(SNAPSHOT, self.found.now))
+        extractor = self._making_anew(group)
+        if extractor.cost(group) == inf:
+            raise NotComputableError(unable(self.found, extractor))
+        lowered, volume = self.lower(group, net=False, extractor=extractor)
+        output = tuple(self._query.output)
+        self.steps.append(Step("result", "result", None, None, lowered.node, output, volume))
+
+    def _making_anew(self, group: int) -> Extractor:
+        """The choices for a snapshot made anew: what an incremental run must not compute from the sources below a
+        limit, this must where nothing else is there.
+        """
+        if self._extractor.best(group) is not None:
+            return self._extractor
+        return Extractor(self.found.memo, self._model, self.found.facts, runs=(Run(self.found.now),))
+
+    def lower(self, group: int, *, net: bool, extractor: Extractor | None = None) -> tuple[Lowered, Volume]:
+        """A group's plan, and how many rows it handles."""
+        plan = extractor or self._extractor
+        chosen = plan.making(group)
+        lowerer = Lowerer(self.found.memo, chosen, self._staged, self.found.base_rows, self.found.facts.segments)
+        lowered = lowerer.group(group)
+        work, handling = plan.work(plan.planned([group], 0), 0)
+        self._work += work
+        self._handling += handling
+        if net and lowered.count is not None and not is_net(self.found, chosen, group):
+            lowered = lowerer.net(lowered)
+        for number, e in lowerer.used:
+            if (number, e) not in self._used and (choice := chosen.weighed(number, e)) is not None:
+                self._used[number, e] = Used(number, e, choice.rows, CpuMs(preference_apart(choice.own)))
+        shuffled = max((_shuffled(chosen, e) for _, e in lowerer.used), default=0.0)
+        leaves = [number for number, e in lowerer.used if isinstance(e.op, Changes | StateScan | ResultScan | HeldScan)]
+        return lowered, Volume(shuffled, max((chosen.rows(i) for i in [*leaves, *lowerer.staged_used]), default=0.0))
+
+    def plan(
+        self,
+        kind: str,
+        reason: str | None,
+        rivals: Callable[[], Sequence[Alternative]],
+        points: Sequence[PlannedPoint],
+        schedule: Shared | None = None,
+        chosen: frozenset[str] | None = None,
+    ) -> ExplainedPlan:
+        """The run as it stands; `chosen` as in `RunPlan`, for the rest see `Explanation`."""
+        used = tuple(self._used.values())
+        return ExplainedPlan(
+            kind=kind,
+            reason=reason,
+            steps=tuple(self.steps),
+            methods=(RECOMPUTE,) if kind == "FULL" else tuple(methods_of(self.found.memo, self._used)),
+            estimated=self.cost,
+            keys=view_keys(self._query, self.found),
+            states=tuple(self._specs),
+            behind=frozenset(self._behind),
+            chosen=chosen,
+            asked=self.asked,
+            explanation=Explanation(
+                self.found,
+                self._extractor,
+                self._model.name,
+                used,
+                self._saves,
+                self._compacted,
+                self._lying,
+                rivals,
+                points,
+                schedule.plan if schedule else (),
+                schedule.costs if schedule else (self.cost,),
+                self._search(),
+            ),
+        )
+
+
+def _shuffled(extractor: Chosen, e: Expression) -> float:
+    """Rows that Spark may have to shuffle for an expression; a small side of a join is broadcast instead."""
+    if not e.inputs or isinstance(e.op, Scan | Filter | Project | Union | Sum | Negate | Pad | Unsign):
+        return 0.0
+    rows = [extractor.rows(i) for i in e.inputs]
+    if isinstance(e.op, Join | KeyFilter | LookUp) and min(rows) <= BROADCAST_ROWS:
+        return 0.0
+    return float(sum(rows))
+
+
+def _state_step(candidate: Candidate, mode: str, lowered: Lowered, volume: Volume) -> Step:
+    columns = _columns(candidate, lowered)
+    return Step(f"{mode} of {candidate.name}", "state", candidate.name, mode, lowered.node, columns, volume)
+
+
+def _columns(candidate: Candidate, lowered: Lowered) -> tuple[tuple[int, str], ...]:
+    columns = tuple((c, f) for c, f, _ in candidate.scan.columns)
+    return columns if lowered.count is None else (*columns, (lowered.count, COUNT_FIELD))
+
+
+def _spec(candidate: Candidate, found: Space) -> StateSpec:
+    fields = [(f, t) for _, f, t in candidate.scan.columns]
+    if candidate.partial is None:
+        fields.append((COUNT_FIELD, "long"))
+    op, _ = found.memo.tvrs[candidate.tvr].expressions[0]
+    text = type(op).__name__.lower()
+    return StateSpec(candidate.name, candidate.kind.name, tuple(fields), text, candidate.group, candidate.parts)

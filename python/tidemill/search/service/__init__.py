@@ -1,0 +1,1 @@
+"""Who answers a request for a plan: the planner, its cache, and worker processes."""

@@ -1,0 +1,170 @@
+"""Long searches run in processes of their own, so that no other statement waits for the interpreter."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from threading import Condition
+from typing import Any
+
+from tidemill.plan.ops import Aggregate, Join, Tree, Window
+from tidemill.search.contract.request import PlanRequest
+from tidemill.search.contract.run_plan import RunPlan
+from tidemill.search.service.messages import plan_from_json, request_to_json
+from tidemill.search.service.planner import plan_run
+
+LONG = 3
+"""Joins, outer ones twice, groupings and windows, times the points that are planned together: from so many on a search
+takes a tenth of a second at the mean, and seconds soon after."""
+SECRETS = ("PYSPARK_GATEWAY_", "TIDEMILL_GATEWAY_")
+"""Variables of these names say how to reach the JVM; a search has no business there."""
+_LOG = logging.getLogger("tidemill")
+
+
+def is_long(request: PlanRequest) -> bool:
+    """Whether a search is likely to take long: by the size of the query and the number of points."""
+    return _size(request.query.root) * (1 + len(request.ahead)) >= LONG
+
+
+def _size(tree: Tree) -> int:
+    match tree.op:
+        case Join("left" | "right" | "full"):
+            own = 2
+        case Join():
+            own = len(tree.inputs) - 1
+        case Aggregate() | Window():
+            own = 1
+        case _:
+            own = 0
+    return own + sum(map(_size, tree.inputs))
+
+
+class LostSearcherError(Exception):
+    """A process does not answer as it should, or not any more, or never did."""
+
+
+class Searcher:
+    """A process that searches for one plan at a time.
+
+    Raises `LostSearcherError` if it cannot be started.
+    """
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-P", "-m", "tidemill.search.service.worker"]
+        try:
+            # A session of its own: Ctrl-C at the terminal is for the statement, not for what it searches.
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+                env=environment(os.environ, sys.path),
+                start_new_session=True,
+            )
+        except OSError as e:
+            raise LostSearcherError(str(e)) from e
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def search(self, request: PlanRequest) -> RunPlan | str:
+        """What it finds, or what went wrong. Raises `LostSearcherError`."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(request_to_json(request)) + "\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+            found: dict[str, Any] = json.loads(answer)
+        except (OSError, ValueError) as e:  # no answer, or a part of one
+            raise LostSearcherError(str(e)) from e
+        return plan_from_json(found["plan"]) if "plan" in found else str(found["failed"])
+
+    def end(self) -> None:
+        """Kills it, whatever it is doing."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):  # a request that was not flushed
+                    pipe.close()
+
+
+def environment(variables: Mapping[str, str], path: list[str]) -> dict[str, str]:
+    """The environment of a searcher: it finds the modules that this process finds, and knows no way to the JVM.
+
+    >>> environment({"HOME": "/h", "PYTHONPATH": "/a", "PYSPARK_GATEWAY_SECRET": "s"}, ["", "/a", "/b"])
+    {'HOME': '/h', 'PYTHONPATH': '/a:/b'}
+    """
+    found = {name: value for name, value in variables.items() if not name.startswith(SECRETS)}
+    return {**found, "PYTHONPATH": os.pathsep.join(filter(None, path))}
+
+
+@dataclass
+class Searchers:
+    """The processes, started when they are wanted, kept for the next search. Safe to use from several threads."""
+
+    idle: list[Searcher] = field(default_factory=list)
+    busy: int = 0
+    _changed: Condition = field(default_factory=Condition)
+
+    def plan(self, request: PlanRequest) -> RunPlan:
+        """The plan of a run: looked for here, or, if that may take long, in a process of its own while this one does
+        something else. What a process fails to find, for whatever reason, is looked for here.
+
+        Raises: what `plan_run` does.
+        """
+        most = request.settings.processes
+        if most == 0 or not is_long(request):
+            return plan_run(request).bare
+        try:
+            with self._one_of(most) as searcher:
+                found = searcher.search(request)
+        except LostSearcherError as lost:
+            found = f"lost: {lost}"
+        if isinstance(found, RunPlan):
+            return found
+        plan = plan_run(request).bare
+        _LOG.warning("Tidemill: a search in a process of its own failed, here it did not: %s", found)
+        return plan
+
+    @contextmanager
+    def _one_of(self, most: int) -> Iterator[Searcher]:
+        """A process that does nothing else meanwhile, and that is kept afterwards unless something is wrong with it."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.busy < most)
+            self.busy += 1
+            searcher = self.idle.pop() if self.idle else None
+        usable = False
+        try:
+            searcher = searcher or Searcher()
+            yield searcher
+            usable = True
+        finally:
+            with self._changed:
+                self.busy -= 1
+                if usable and searcher is not None:
+                    self.idle.append(searcher)
+                self._changed.notify_all()  # who waits may be content with different numbers
+            if searcher is not None and not usable:
+                searcher.end()
+
+    def end(self) -> None:
+        """Ends those that do nothing."""
+        with self._changed:
+            idle, self.idle = self.idle, []
+        for searcher in idle:
+            searcher.end()
+
+
+SEARCHERS = Searchers()
+atexit.register(SEARCHERS.end)

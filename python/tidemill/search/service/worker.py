@@ -1,0 +1,36 @@
+"""A process that searches for plans: `python -m tidemill.search.service.worker`, started by `searchers`.
+
+It reads requests and writes what it finds, each a line of JSON; it ends when its standard input does. What rules print
+goes to the standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import IO, Any
+
+from tidemill.search.service.messages import plan_to_json, request_from_json
+from tidemill.search.service.planner import plan_run
+
+
+def main() -> None:
+    """Serve until there is nobody who could ask."""
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as answers:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        serve(sys.stdin, answers)
+
+
+def serve(requests: IO[str], answers: IO[str]) -> None:
+    """Answers each line by the plan, or by what went wrong: who asked then searches by itself, and meets it too."""
+    for line in requests:
+        try:
+            answer: dict[str, Any] = {"plan": plan_to_json(plan_run(request_from_json(json.loads(line))))}
+        except Exception as e:
+            answer = {"failed": f"{type(e).__name__}: {e}"}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

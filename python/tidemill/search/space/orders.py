@@ -1,0 +1,134 @@
+"""Orders of states: a physical property beside what is equal (Tempura 6.1).
+
+A run that asks a large state for a few keys need not read all of it: where each file of the base lies in the order of
+the key, Parquet's own index of pages tells which of them to read. `LookUp` is that way to have the rows of some keys.
+It needs the keys before it is planned by Spark, so it takes only those that the run has written by then; the search
+counts that as one more reader of theirs.
+
+A base is written in the order of a column where that pays: at the filling, if runs like those to come ask for few of
+its keys (`keeping.worth_ordering`); later, if those that came have read all of it for the sake of few for long enough
+(`compaction.due`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from tidemill.cost.costing import LOOKED_UP_KEYS, Facts
+from tidemill.memo.memo import Expression, Memo
+from tidemill.plan.expr import Col, Expr
+from tidemill.plan.grouping import groupable
+from tidemill.plan.ops import FinalChange, KeyFilter, LookUp, Merge, StateScan
+from tidemill.search.contract.stored import Asked
+
+RULE = "look_up"
+ORDERED = frozenset({"byte", "short", "integer", "long", "string"})
+"""Types of columns whose values Parquet compares as Spark does, and that are the same in JSON."""
+
+FROM_ROWS = 50_000
+"""Rows of a state from which on it pays to look keys up: what is smaller is read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """What an expression of a group asks a state for: rows that have the keys of the group `wanted`."""
+
+    group: int
+    expression: Expression
+    scan: StateScan
+    wanted: int
+    on: tuple[tuple[Expr, int], ...]
+    nulls: bool
+
+    def columns(self, memo: Memo) -> Iterator[tuple[int, str]]:
+        """The columns of the state that are asked for as they are and can be in order, with their fields."""
+        asked = {expr.id: memo.columns.type(key) for expr, key in self.on if isinstance(expr, Col)}
+        yield from ((c, field) for c, field, kind in self.scan.columns if kind in ORDERED and asked.get(c) == kind)
+
+
+def orders(memo: Memo, facts: Facts) -> dict[str, str]:
+    """By name of a state the field by which its rows are asked for; of several, the one with the most values."""
+    fields: dict[str, dict[str, float]] = defaultdict(dict)
+    for group in memo.live_groups():
+        for e in group.expressions:
+            for asking in _asking(memo, group.number, e):
+                for column, field in asking.columns(memo):
+                    fields[asking.scan.name].setdefault(field, _values(facts, column))
+    return {name: _most(found) for name, found in fields.items()}
+
+
+def asked_for_few(
+    memo: Memo, facts: Facts, used: Iterable[tuple[int, Expression]], rows: Callable[[int], float]
+) -> dict[str, Asked]:
+    """What a plan asks large states for by few keys, by their names.
+
+    `used`: the expressions of the plan, with their groups; `rows`: of a group.
+    """
+    fields: dict[str, dict[str, float]] = defaultdict(dict)
+    keys: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    for number, e in used:
+        for asking in _asking(memo, number, e):
+            name, some = asking.scan.name, rows(asking.wanted)
+            if some > LOOKED_UP_KEYS or facts.kept.get(name, 0.0) < FROM_ROWS:
+                continue
+            for column, field in asking.columns(memo):
+                fields[name].setdefault(field, _values(facts, column))
+                keys[name, field][asking.wanted] = some
+    ordered = ((name, _most(found)) for name, found in fields.items())
+    return {name: Asked(field, sum(keys[name, field].values())) for name, field in ordered}
+
+
+def look_up(memo: Memo, facts: Facts, order: Mapping[str, str]) -> None:
+    """Adds look-ups in large states to what asks for some of their rows.
+
+    `order`: by name of a state the field that its base is in the order of.
+    """
+    places = [(group.number, e) for group in memo.live_groups() for e in group.expressions]
+    for asking in [asking for number, e in places for asking in _asking(memo, number, e)]:
+        name = asking.scan.name
+        first = next((c for c, field in asking.columns(memo) if order.get(name) == field), None)
+        if first is None or facts.kept.get(name, 0.0) < FROM_ROWS:
+            continue
+        on = tuple(sorted(asking.on, key=lambda pair: pair[0] != Col(first)))
+        pack, found = asking.expression.pack, LookUp(asking.scan, on, asking.nulls)
+        if not isinstance(asking.expression.op, FinalChange):
+            memo.put(asking.group, found, (asking.wanted,), RULE, pack)
+            continue
+        some = memo.part(found, (asking.wanted,), RULE, pack)
+        merged = memo.part(Merge(asking.expression.op.partial), (some,), RULE, pack)
+        memo.put(asking.group, asking.expression.op, (merged, asking.wanted), RULE, pack)
+
+
+def _values(facts: Facts, column: int) -> float:
+    return facts.groups([Col(column)], inf)
+
+
+def _most(values: Mapping[str, float]) -> str:
+    return max(sorted(values), key=values.__getitem__)
+
+
+def _asking(memo: Memo, group: int, e: Expression) -> Iterator[_Asking]:
+    """What an expression asks states for by keys, whether it looks them up or reads all."""
+    match e.op:
+        case LookUp(scan, on, nulls):
+            yield _Asking(group, e, scan, e.inputs[0], on, nulls)
+        case KeyFilter(on, nulls):
+            rows, wanted = e.inputs
+            for scan in _scans(memo, rows):
+                yield _Asking(group, e, scan, wanted, on, nulls)
+        case FinalChange(partial):
+            keys = tuple((Col(c), c) for c, _ in partial.keys)
+            if any(groupable(c, memo.columns.type(c)) != key for key, c in keys):
+                return
+            old, change = e.inputs
+            merges = [x.inputs[0] for x in memo.group(old).expressions if isinstance(x.op, Merge) and x.op.state]
+            for scan in (scan for pieces in merges for scan in _scans(memo, pieces)):
+                yield _Asking(group, e, scan, change, keys, nulls=True)
+
+
+def _scans(memo: Memo, group: int) -> Iterator[StateScan]:
+    """How all of a state, or what was there before, is read as a group."""
+    yield from (e.op for e in memo.group(group).expressions if isinstance(e.op, StateScan) and e.op.part != "since")

@@ -1,0 +1,316 @@
+"""Puts a query into the memo: its relations, their snapshots computed from the sources, and what is kept of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from tidemill.memo.memo import Expression, Memo, Node
+from tidemill.plan.expr import Col
+from tidemill.plan.ops import (
+    Aggregate,
+    Answer,
+    Filter,
+    Gather,
+    HeldScan,
+    Join,
+    Limit,
+    Merge,
+    Net,
+    Op,
+    Opaque,
+    Partial,
+    Project,
+    ResultScan,
+    Scan,
+    StateScan,
+    Sum,
+    Tree,
+    Unsign,
+)
+from tidemill.rule.build import node
+from tidemill.rule.match import Match
+from tidemill.search.contract.run_plan import StateSpec
+from tidemill.text.canon import column_names, parts_identity, state_name
+from tidemill.tvr.form import ATTRIBUTE, ATTRIBUTE_DELTA, DELTA, KEPT, NEW, SNAPSHOT, FormKind, Span, Time, at
+
+SEED = "evaluate"
+CORE = "core"
+COMPOSE = "compose"
+READ_STATE, READ_RESULT = "read_state", "read_result"
+"""What stands as the rule where something kept is read: no method of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A state that could be kept: which form of which relation, under which name.
+
+    `group` and `parts`: of parts of an aggregate, what `parts_identity` says.
+    """
+
+    name: str
+    tvr: int
+    kind: FormKind
+    scan: StateScan
+    partial: Partial | None
+    group: str = ""
+    parts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Seeding:
+    """Puts relations into the memo with the snapshots that can be computed from the sources' snapshots.
+
+    Those of now and later always can. Earlier ones only if every source below can still be read there, and only where
+    computing it again gives what was there (`Props.reproducible`).
+
+    Attributes:
+        memo: to put them into.
+        now: the moment of the run that is planned.
+        readable: whether a source can still be read at a moment that is past.
+    """
+
+    memo: Memo
+    now: Time
+    readable: Callable[[int, Time], bool]
+
+    def query(self, tree: Tree) -> int:
+        """A query with all below it; the relation of the whole."""
+        inputs = tuple(map(self.query, tree.inputs))
+        number = self.memo.relation(tree.op, inputs)
+        self.snapshots(number)
+        return number
+
+    def snapshots(self, number: int, way: int = 0) -> None:
+        """The snapshots of a relation in one of the ways to write it, from those of its inputs."""
+        memo = self.memo
+        op, inputs = memo.tvrs[number].expressions[way]
+        rule, pack = memo.tvrs[number].found[way] or (SEED, CORE)
+        match = Match(memo, number, op, inputs)
+        sources = match.relation.props.sources
+        for time in sorted({memo.timeline.settled(sources, t) for t in memo.timeline.moments}):
+            if isinstance(op, Scan):
+                possible = time >= self.now or self.readable(op.source, time)
+                built = node(Scan(op.source, op.columns, NEW))
+            else:
+                possible = time >= self.now or match.relation.props.reproducible
+                built = match.evaluate(*(i.new for i in match.inputs))
+            if possible:
+                memo.add(memo.form(number, at(SNAPSHOT, time)), built, rule, pack, Span(time, time))
+
+
+def left_deep(times: Sequence[Time]) -> Iterator[tuple[Time, Time, Time]]:
+    """Start, middle and end of each change that is put together: its last step with all before it."""
+    for i, start in enumerate(times):
+        for middle, end in pairwise(times[i + 1 :]):
+            yield start, middle, end
+
+
+def compose(memo: Memo, order: Callable[[Sequence[Time]], Iterable[tuple[Time, Time, Time]]] = left_deep) -> None:
+    """A change over several steps is the changes over its parts, put together in this order (Tempura 5.4).
+
+    Not of what is free in its answers: both parts must be about the same answer in the middle.
+    """
+    for tvr in tuple(memo.tvrs):
+        if not tvr.props.reproducible:
+            continue
+        partials = [
+            Match(memo, tvr.number, op, inputs).partial() for op, inputs in tvr.expressions if isinstance(op, Aggregate)
+        ]
+        times = sorted({memo.timeline.settled(tvr.props.sources, t) for t in memo.timeline.moments})
+        ways: list[tuple[FormKind, Op]] = [(DELTA, Sum())]
+        ways += [(ATTRIBUTE_DELTA, Merge(p)) for p in partials if p is not None]
+        for start, middle, end in order(times):
+            parts = Span(start, middle), Span(middle, end)
+            for kind, op in ways:
+                groups = tuple(memo.change(tvr.number, kind, part) for part in parts)
+                memo.put(memo.change(tvr.number, kind, Span(start, end)), op, groups, COMPOSE, CORE)
+
+
+def candidates(memo: Memo, root: int, settings: str) -> list[Candidate]:
+    """The states that are worth considering.
+
+    Parts of additive aggregates; snapshots of relations that cannot be computed again (their old rows must come from
+    where they were kept); inputs of limits and of operators without rules that are more than filtered scans; the rows
+    that a join selects of a source; what rules ask for (`KEPT`).
+    """
+    found: list[Candidate] = []
+    wanted: set[int] = set()
+    trees = [memo.tree(relation.number) for relation in memo.tvrs]
+    for number, tree in enumerate(trees):
+        relation = memo.tvrs[number]
+        op, inputs = relation.expressions[0]
+        if isinstance(op, Aggregate):
+            partial = Match(memo, number, op, inputs).partial()
+            if partial is not None:
+                name = state_name(memo.query, tree, ATTRIBUTE.name, settings)
+                group, parts = parts_identity(memo.query, tree, partial, settings)
+                scan = _parts_scan(memo, name, partial)
+                found.append(Candidate(name, number, ATTRIBUTE, scan, partial, group, parts))
+        if not relation.props.reproducible:
+            wanted.add(number)
+        if isinstance(op, Limit | Opaque):
+            wanted.update(i for i in inputs if _may_be_kept(memo, i))
+        if isinstance(op, Join):
+            wanted.update(i for i in inputs if _selected(memo, i))
+    offered = {link.to for link in memo.links if link.kind == KEPT} - wanted
+    for number in sorted((wanted | offered) - {root}):
+        if _within_a_loop(trees[number]):
+            continue
+        name = state_name(memo.query, trees[number], SNAPSHOT.name, settings)
+        scan = _rows_scan(memo, name, number, trees[number])
+        found.append(Candidate(name, number, SNAPSHOT, scan, None))
+    # Rules derive from above; a step for a state that another is computed from comes before that of the other.
+    return sorted(found, key=lambda c: -c.tvr if c.tvr > root else 0)
+
+
+def _within_a_loop(tree: Tree) -> bool:
+    """True for a part of a recursive query that reads what the round before gave: it means nothing outside."""
+    if isinstance(tree.op, Opaque) and tree.op.name == "UnionLoop":
+        return False
+    return (isinstance(tree.op, Opaque) and not tree.inputs) or any(map(_within_a_loop, tree.inputs))
+
+
+def owed_to(memo: Memo, group: int, e: Expression) -> str:
+    """The pack that a choice counts for: the one of the rule, unless it is a part of a rule's result.
+
+    A part belongs to whoever reads it: rules of several packs may share it, and its expression names but the first.
+    """
+    return e.pack if memo.group(group).about is not None else CORE
+
+
+def methods_of(memo: Memo, chosen: Iterable[tuple[int, Expression]]) -> list[str]:
+    """The packs that the choices of a plan, given with their groups, count for."""
+    return sorted({owed_to(memo, group, e) for group, e in chosen} - {CORE})
+
+
+def answered_from_sources(memo: Memo, now: Time) -> frozenset[tuple[int, type]]:
+    """What an incremental run must not do below a limit: compute the input anew from the sources.
+
+    A limit is an answer over an input that is kept. Given as (group, operator that computes it from the sources), for
+    the moments from `now` on.
+    """
+    found: set[tuple[int, type]] = set()
+    times = [t for t in memo.timeline.moments if t >= now]
+    for tvr in memo.tvrs:
+        op, inputs = tvr.expressions[0]
+        if not isinstance(op, Limit) or not memo.changed(tvr.number):
+            continue
+        number = inputs[0]
+        below, under = memo.tvrs[number].expressions[0]
+        if _may_be_kept(memo, number):
+            ways = {Answer, *(type(way) for way, _ in memo.tvrs[number].expressions)}
+            found.update((memo.form(number, at(SNAPSHOT, t)), way) for t in times for way in ways)
+            continue
+        while isinstance(below, Project | Filter):
+            number = under[0]
+            below, under = memo.tvrs[number].expressions[0]
+        if isinstance(below, Aggregate):
+            found.update((memo.form(number, at(SNAPSHOT, t)), Aggregate) for t in times)
+            found.update((memo.form(number, at(ATTRIBUTE, t)), op) for t in times for op in (Partial, Gather))
+    return frozenset(found)
+
+
+def _may_be_kept(memo: Memo, tvr: int) -> bool:
+    op, inputs = memo.tvrs[tvr].expressions[0]
+    if isinstance(op, Project | Filter):
+        return _may_be_kept(memo, inputs[0])
+    if isinstance(op, Aggregate):
+        return Match(memo, tvr, op, inputs).partial() is None
+    return not isinstance(op, Scan)
+
+
+def _selected(memo: Memo, tvr: int) -> bool:
+    """Some of a source's rows: a state of them is smaller than the source."""
+    op, inputs = memo.tvrs[tvr].expressions[0]
+    if isinstance(op, Filter):
+        return not _may_be_kept(memo, inputs[0])
+    return isinstance(op, Project) and _selected(memo, inputs[0])
+
+
+def _parts_scan(memo: Memo, name: str, partial: Partial) -> StateScan:
+    ids = (*(c for c, _ in partial.keys), partial.count, *(c for part in partial.parts for c in part))
+    return StateScan(name, ATTRIBUTE.name, tuple((c, f"c{i}", memo.columns.type(c)) for i, c in enumerate(ids)))
+
+
+def _rows_scan(memo: Memo, name: str, tvr: int, tree: Tree) -> StateScan:
+    """The fields of a state of rows: in an order that is the same for each relation of that name."""
+    names = column_names(memo.query, tree)
+    ids = sorted(memo.tvrs[tvr].props.columns, key=lambda c: names.get(c, ""))
+    return StateScan(name, SNAPSHOT.name, tuple((c, f"c{i}", memo.columns.type(c)) for i, c in enumerate(ids)))
+
+
+def keep(memo: Memo, candidate: Candidate, moment: Time, *, parted: bool) -> None:
+    """Let a candidate be read from its state, which stands at a moment.
+
+    `parted`: if that is later than moment 0, what was there then and what came since can be told apart.
+    """
+    columns = memo.tvrs[candidate.tvr].props.columns
+
+    def merged(part: str) -> Node:
+        scan = node(replace(candidate.scan, part=part))
+        state = "" if part == "since" else candidate.scan.name
+        op = Net(columns, state) if candidate.partial is None else Merge(candidate.partial, state)
+        return node(op, scan)
+
+    def read(time: Time, part: str) -> None:
+        built = merged(part) if candidate.partial is not None else node(Unsign(columns), merged(part))
+        memo.add(memo.form(candidate.tvr, at(candidate.kind, time)), built, READ_STATE, CORE)
+
+    read(moment, "")
+    if parted and memo.changed(candidate.tvr, Span(0, moment)):
+        read(0, "before")
+        memo.add(advance(memo, candidate, Span(0, moment)), merged("since"), READ_STATE, CORE)
+
+
+def keep_held(memo: Memo, root: int, until: Time) -> None:
+    """The view's change since its content, held back until a moment, can be read."""
+    if memo.changed(root, Span(0, until)):
+        output = dict(memo.query.output)
+        scan = HeldScan(tuple((c, output[c], memo.columns.type(c)) for c in memo.tvrs[root].props.columns))
+        memo.add(memo.change(root, DELTA, Span(0, until)), node(scan), READ_STATE, CORE)
+
+
+def read_from(candidate: Candidate, stored: Iterable[StateSpec]) -> StateScan | None:
+    """A scan of another state that has all that a candidate would keep, the smallest such one; None if none has."""
+    found: list[StateScan] = []
+    for spec in stored if candidate.group else ():
+        if spec.group != candidate.group:
+            continue
+        fields = {(p, t): f for p, (f, t) in zip(spec.parts, spec.columns, strict=False)}
+        wanted = [
+            (c, fields.get((p, t)), t) for (c, _, t), p in zip(candidate.scan.columns, candidate.parts, strict=True)
+        ]
+        if all(f is not None for _, f, _ in wanted):
+            found.append(StateScan(spec.name, spec.form, tuple((c, str(f), t) for c, f, t in wanted)))
+    return min(found, key=lambda scan: scan.name, default=None)
+
+
+def keep_result(memo: Memo, root: int) -> None:
+    """The view's own content is its old snapshot, and that of what it only renames."""
+    output = dict(memo.query.output)
+    number, fields = root, [(c, output[c]) for c in memo.tvrs[root].props.columns if c in output]
+    while True:
+        relation = memo.tvrs[number]
+        if {c for c, _ in fields} == set(relation.props.columns):
+            scan = ResultScan(tuple((c, f, memo.columns.type(c)) for c, f in fields))
+            memo.add(memo.form(number, at(SNAPSHOT, 0)), node(scan), READ_RESULT, CORE)
+        op, inputs = relation.expressions[0]
+        if not isinstance(op, Project) or not all(isinstance(e, Col) for _, e in op.columns):
+            return
+        renamed = dict(op.columns)
+        fields = [(e.id, f) for c, f in fields if isinstance(e := renamed.get(c), Col)]
+        if len({c for c, _ in fields}) < len(fields):
+            fields = list({c: (c, f) for c, f in fields}.values())
+        number = inputs[0]
+
+
+def advance(memo: Memo, candidate: Candidate, span: Span) -> int:
+    """The group whose rows are a state's segment over an interval."""
+    return memo.change(candidate.tvr, ATTRIBUTE_DELTA if candidate.partial is not None else DELTA, span)
+
+
+def base(memo: Memo, candidate: Candidate, moment: Time) -> int:
+    """The group whose rows are a state's base when it is made anew."""
+    return memo.form(candidate.tvr, at(candidate.kind, moment))

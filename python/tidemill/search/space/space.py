@@ -1,0 +1,233 @@
+"""The space of plans of one run: the memo, seeded and explored, with what is kept and what things are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tidemill.cost.costing import HELD, CostModel, Facts, Rows
+from tidemill.cost.estimate import Sizes, estimate
+from tidemill.memo.memo import Memo
+from tidemill.plan.change import SourceChange
+from tidemill.plan.columns import Columns
+from tidemill.plan.expr import Col
+from tidemill.plan.normal import normalise
+from tidemill.plan.ops import Aggregate, Partial, Project, Tree, columns_of
+from tidemill.plan.query import Column, Query
+from tidemill.rule.engine import Budget, Explored, explore
+from tidemill.rule.rule import Rule
+from tidemill.search.contract.request import Measured
+from tidemill.search.contract.run_plan import StateSpec
+from tidemill.search.space.cuts import push_cuts
+from tidemill.search.space.orders import look_up, orders
+from tidemill.search.space.seed import (
+    Candidate,
+    Seeding,
+    advance,
+    candidates,
+    compose,
+    keep,
+    keep_held,
+    keep_result,
+    read_from,
+)
+from tidemill.search.space.ways import Ways
+from tidemill.tvr.form import DELTA, Span, Time
+from tidemill.tvr.timeline import Step, Timeline
+
+SMALL_SHARE, SMALL_ROWS = 0.05, 10_000.0
+"""Deleted rows up to which a change is small: as a share of its source, and at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The groups of the changes of states, and by name the states; `copies`: the groups of further parts of the query
+    that have the same state, each with the one that is written."""
+
+    written: Mapping[int, str] = field(default_factory=dict)
+    copies: Mapping[int, int] = field(default_factory=dict)
+
+
+def written_once(groups: Iterable[tuple[str, int]]) -> Followed:
+    """Of states and groups that hold what is to be written of them, the first of each state; the others are copies."""
+    first: dict[str, int] = {}
+    copies = {group: first[name] for name, group in groups if first.setdefault(name, group) != group}
+    return Followed({group: name for name, group in first.items()}, copies)
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """An explored memo and what extraction needs beside it.
+
+    `root` is the view's relation, `now` the moment of the run that is planned; `standing`: the moment at which each
+    state stands that can be read; `ways`: what was estimated of costs, the model being that of the planning call.
+    """
+
+    memo: Memo
+    root: int
+    candidates: tuple[Candidate, ...]
+    facts: Facts
+    base_rows: Mapping[int, float]
+    explored: Explored
+    now: Time
+    standing: Mapping[str, Time]
+    ways: Ways = field(default_factory=Ways)
+
+    @property
+    def since(self) -> Span:
+        """From the content's moment to now."""
+        return Span(0, self.now)
+
+    @property
+    def change(self) -> int:
+        """The group of the view's change since its content."""
+        return self.memo.change(self.root, DELTA, self.since)
+
+    def named(self, name: str) -> tuple[Candidate, ...]:
+        """The parts of the query that one state keeps: several where they are equal."""
+        return tuple(c for c in self.candidates if c.name == name)
+
+    def followed(self, names: Collection[str]) -> Followed:
+        """The changes of states from where they stand to now."""
+        spans = {name: Span(self.standing.get(name, 0), self.now) for name in names}
+        wanted = (c for c in self.candidates if c.name in spans)
+        return written_once(
+            (c.name, advance(self.memo, c, spans[c.name])) for c in wanted if self.memo.changed(c.tvr, spans[c.name])
+        )
+
+    @property
+    def changed(self) -> bool:
+        """Whether a source of the view has changed since its content."""
+        return self.memo.changed(self.root, self.since)
+
+
+def step_of(sources: Mapping[int, SourceChange]) -> Step:
+    """A step of the timeline from what happens to the sources in it."""
+    changed = frozenset(n for n, s in sources.items() if s.changed)
+    telling = frozenset(n for n in changed if sources[n].reason is None)
+    mixed = frozenset(n for n in telling if sources[n].inserts != 0 and sources[n].deletes != 0)
+    return Step(changed, telling, frozenset(n for n in mixed if not (sources[n].direct and _is_small(sources[n]))))
+
+
+def _is_small(source: SourceChange) -> bool:
+    """Whether it costs less to carry along updates of columns that nobody reads than to net the change."""
+    return source.deletes is not None and source.deletes <= max(SMALL_ROWS, SMALL_SHARE * (source.rows or 0.0))
+
+
+def normal_query(query: Query) -> Query:
+    """The query with its tree in the planner's normal form, giving out exactly its output, each column once."""
+    root = normalise(query.root)
+    ids = [c for c, _ in query.output]
+    if tuple(ids) == columns_of(root) and len(set(ids)) == len(ids):
+        return replace(query, root=root)
+    columns = dict(query.columns)
+    fresh = Columns(query)
+    named, output, seen = [], [], set[int]()
+    for i, (column, name) in enumerate(query.output):
+        own = column
+        if column in seen:
+            own = fresh.fresh(("output", i), query.columns[column].type, name)
+            columns[own] = Column(own, name, query.columns[column].type, query.columns[column].nullable)
+        seen.add(column)
+        named.append((own, Col(column)))
+        output.append((own, name))
+    return replace(query, root=Tree(Project(tuple(named)), (root,)), output=tuple(output), columns=columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What earlier runs left, and at which moments it stands; the content stands at moment 0.
+
+    Attributes:
+        states: moments of the states that can be read; None lets every candidate be read at moment 0, as after a
+            filling that kept them all.
+        content: whether the view's content can be read.
+        held: until when the view's change is held back; 0: it is not.
+        rows: of what was written, by name (see `Facts.kept`).
+        stored: states of another query of the view, to be read where they have what a candidate needs.
+        orders: by name of a state the field that its base is in the order of; None: each is in the order of one by
+            which its rows are asked for.
+    """
+
+    states: Mapping[str, Time] | None
+    content: bool = True
+    held: Time = 0
+    rows: Mapping[str, float] = field(default_factory=dict)
+    stored: Sequence[StateSpec] = ()
+    orders: Mapping[str, str] | None = None
+
+
+def space(
+    query: Query,
+    steps: Sequence[Mapping[int, SourceChange]],
+    now: Time,
+    rules: Sequence[Rule],
+    model: CostModel,
+    budget: Budget,
+    kept: Kept,
+    settings: str = "",
+    measured: Measured = lambda _tree, _form: None,
+) -> Space:
+    """Explore the plans of the runs from `now` on.
+
+    Args:
+        query: in normal form (`normal_query`).
+        steps: what happens to the sources, step by step, from the moment of the content to the last one planned.
+        now: the moment of the run that is carried out.
+        rules: those that are switched on.
+        settings: captured settings, part of the names of states.
+        measured: rows that are known and need no estimate.
+    """
+    memo = Memo(query, Timeline(tuple(map(step_of, steps))))
+
+    def readable(source: int, time: Time) -> bool:
+        return source in steps[time] and steps[time][source].old_readable
+
+    seeding = Seeding(memo, now, readable)
+    root = seeding.query(query.root)
+
+    def unknown() -> bool:
+        """A state that is kept is not lost because nobody had the time to look for it."""
+        names = {c.name for c in candidates(memo, root, settings)}
+        return kept.states is not None and not kept.states.keys() <= names
+
+    explored = explore(memo, rules, budget, fresh=seeding.snapshots, missing=unknown)
+    possible = candidates(memo, root, settings)
+    standing = {c.name: 0 if kept.states is None else kept.states[c.name] for c in possible if _is_kept(c, kept)}
+    read: set[str] = set()
+    for candidate in possible:
+        if candidate.name in standing:
+            keep(memo, candidate, standing[candidate.name], parted=kept.content)
+        elif (scan := read_from(candidate, kept.stored)) is not None:
+            keep(memo, replace(candidate, scan=scan), 0, parted=False)
+            read.add(scan.name)
+    if kept.content and memo.changed(root):
+        keep_result(memo, root)
+    if kept.held:
+        keep_held(memo, root, kept.held)
+    compose(memo)
+    push_cuts(memo)
+    sizes = Sizes(memo, model, tuple(steps))
+    partial = {c.name for c in possible if c.partial is not None and not _of_groups(memo, c.tvr, c.partial)}
+    facts, base_rows = estimate(sizes, root, {c.name: c.tvr for c in possible}, kept.rows, partial)
+    named = {name: rows for name, rows in kept.rows.items() if name in read or " " in name or name == HELD}
+    facts = replace(facts, kept={**named, **facts.kept}, known=_known(memo, measured))
+    look_up(memo, facts, orders(memo, facts) if kept.orders is None else kept.orders)
+    return Space(memo, root, tuple(possible), facts, base_rows, explored, now, standing)
+
+
+def _known(memo: Memo, measured: Measured) -> dict[int, Rows]:
+    """Rows of the groups of which they are known."""
+    forms = ((memo.tree(t.number), form, group) for t in memo.tvrs for form, group in t.forms.items())
+    rows = ((memo.find(group), measured(tree, form)) for tree, form, group in forms)
+    return {group: Rows(known) for group, known in rows if known is not None}
+
+
+def _of_groups(memo: Memo, tvr: int, partial: Partial) -> bool:
+    """Whether parts of an aggregate have a row for each of its groups, and not several."""
+    op = memo.tvrs[tvr].expressions[0][0]
+    return isinstance(op, Aggregate) and len(op.keys) == len(partial.keys)
+
+
+def _is_kept(candidate: Candidate, kept: Kept) -> bool:
+    return kept.states is None or candidate.name in kept.states

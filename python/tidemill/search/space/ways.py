@@ -1,0 +1,55 @@
+"""Ways to have a group: its expressions, with what was estimated of them so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tidemill.cost.costing import CpuMs, Rows
+from tidemill.memo.memo import Expression, Memo
+from tidemill.plan.ops import LookUp, Merge, Net, Sum, Unsign
+
+Estimated: TypeAlias = dict[tuple[tuple[Rows, Rows], ...], tuple[Rows, CpuMs]]
+"""Of an expression: rows out and its own cost, by the rows of each input and those of them that are settled."""
+NOT_PREFERRED = 1e12
+"""Added to what a preferred pack could have done in its way."""
+
+
+@dataclass(slots=True)
+class Way:
+    """An expression of a group.
+
+    `distinct`: its different inputs; `penalty`: added to its cost; `estimated`: with each number of rows read so far;
+    `settles`, `passes`: whether its rows come from a state as they are (see `Read`), always, or where an input's do;
+    `looks_up`: it takes only little, and only what the run has written.
+    """
+
+    group: int
+    expression: Expression
+    inputs: tuple[int, ...]
+    distinct: frozenset[int]
+    penalty: float
+    estimated: Estimated
+    settles: bool
+    passes: bool
+    looks_up: bool
+
+
+class Ways:
+    """All ways of a memo that were looked at, for whoever chooses among them with the same model and facts."""
+
+    def __init__(self) -> None:
+        self._ways: dict[tuple[int, int, bool], Way] = {}  # they hold their expressions, so no identity comes again
+
+    def way(self, memo: Memo, group: int, e: Expression, *, behind: bool) -> Way:
+        """The way by an expression of a group; `behind`: a preferred pack computes the group as well."""
+        key = (group, id(e), behind)
+        if key not in self._ways:
+            twin = self._ways.get((group, id(e), not behind))
+            inputs = tuple(map(memo.find, e.inputs))
+            penalty = NOT_PREFERRED if behind else 0.0
+            settles = isinstance(e.op, Net | Merge) and bool(e.op.state)
+            passes, looks_up = isinstance(e.op, Unsign | Sum), isinstance(e.op, LookUp)
+            estimated = {} if twin is None else twin.estimated
+            self._ways[key] = Way(group, e, inputs, frozenset(inputs), penalty, estimated, settles, passes, looks_up)
+        return self._ways[key]

@@ -1,0 +1,150 @@
+"""Names of states: a hash of what a relation is, independent of handles and ids.
+
+The canonical text of a relation names columns by (source id, field) or by the text of what computes them, and
+expressions by Catalyst's canonical text. Two analyses of one query, in two processes, give the same name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from tidemill.plan.expr import Col, Expr
+from tidemill.plan.ops import (
+    Aggregate,
+    Filter,
+    Join,
+    Limit,
+    Opaque,
+    Partial,
+    Project,
+    RowWise,
+    Scan,
+    Tree,
+    Union,
+    Window,
+)
+from tidemill.plan.query import Query
+from tidemill.text.printer import Printer, name_columns
+
+CANON_VERSION = 1
+
+
+def state_name(query: Query, tree: Tree, form: str, settings: str = "") -> str:
+    """The name of a state that keeps a form of a relation.
+
+    Args:
+        query: what the handles of the tree mean.
+        tree: the relation.
+        form: name of the form.
+        settings: captured settings that change what expressions mean.
+    """
+    text, _ = _canon(query, tree)
+    return "s" + _hash(query, form, settings, text)
+
+
+def parts_identity(query: Query, tree: Tree, partial: Partial, settings: str = "") -> tuple[str, tuple[str, ...]]:
+    """What the parts of an aggregate are of, and what each of its columns (keys, row count, parts) is.
+
+    The first is the same for all aggregates over the same rows by the same keys, whatever they compute: a state of one
+    that has the columns of another can be read for it.
+    """
+    (below,) = tree.inputs
+    names = column_names(query, below)
+    printer = Printer(query, lambda c: names.get(c, f"?{c}"))
+    keys = [f"key {printer.expr(e)}" for _, e in partial.keys]
+    calls = zip(partial.calls, partial.parts, strict=True)
+    parts = [f"{printer.expr(e)} part {i}" for (_, e), columns in calls for i in range(len(columns))]
+    text = "\n".join((*sorted(keys), _rows_text(query, below)))
+    return "g" + _hash(query, "parts", settings, text), (*keys, "rows", *parts)
+
+
+def _hash(query: Query, form: str, settings: str, text: str) -> str:
+    functions = sorted({f for e in query.expressions.values() for f in e.functions})
+    whole = "\n".join((str(CANON_VERSION), form, settings, *functions, text))
+    return hashlib.sha256(whole.encode()).hexdigest()[:16]
+
+
+def _rows_text(query: Query, tree: Tree) -> str:
+    """The text of what decides which rows a relation has, and how often; which columns of them it shows does not."""
+    match tree.op:
+        case Scan(source, _, _):
+            return f"scan {query.sources[source].id}"
+        case Project():
+            return _rows_text(query, tree.inputs[0])
+        case Filter(condition):
+            names = column_names(query, tree.inputs[0])
+            printer = Printer(query, lambda c: names.get(c, f"?{c}"))
+            shown = sorted(printer.expr(e) for e in condition)
+            return f"filter [{', '.join(shown)}] ({_rows_text(query, tree.inputs[0])})"
+        case Join(kind, condition, exists) if exists is None:
+            names = _side_by_side([column_names(query, i) for i in tree.inputs])
+            printer = Printer(query, lambda c: names.get(c, f"?{c}"))
+            shown = sorted(printer.expr(e) for e in condition)
+            return f"join {kind} [{', '.join(shown)}] ({', '.join(_rows_text(query, i) for i in tree.inputs)})"
+        case _:
+            return _canon(query, tree)[0]
+
+
+def column_names(query: Query, tree: Tree) -> dict[int, str]:
+    """A name for each column of a relation that does not depend on its id: equal names mean equal values."""
+    return _canon(query, tree)[1]
+
+
+def _canon(query: Query, tree: Tree) -> tuple[str, dict[int, str]]:
+    """Text of a tree, and a name for each of its columns."""
+    below = [_canon(query, i) for i in tree.inputs]
+    names = _side_by_side([inner for _, inner in below])
+
+    def show(expr: Expr) -> str:
+        return Printer(query, lambda c: names.get(c, f"?{c}")).expr(expr)
+
+    inputs = "(" + ", ".join(t for t, _ in below) + ")"
+    match tree.op:
+        case Scan(source, columns, _):
+            own = {c: f"{query.sources[source].id}.{f}" for c, f in columns}
+            return f"scan {query.sources[source].id} [{', '.join(sorted(own.values()))}]", own
+        case Project(columns):
+            shown = {c: names[e.id] if isinstance(e, Col) else _short(show(e)) for c, e in columns}
+            texts = sorted(names[e.id] if isinstance(e, Col) else show(e) for _, e in columns)
+            return f"project [{', '.join(texts)}] {inputs}", shown
+        case Aggregate(keys, calls):
+            text = (
+                f"aggregate [{', '.join(show(e) for _, e in keys)}] [{', '.join(show(e) for _, e in calls)}] {inputs}"
+            )
+            return text, {c: _short(text + show(e)) for c, e in (*keys, *calls)}
+        case Union(columns, branches):
+            text = f"union {[[names[c] for c in b] for b in branches]} {inputs}"
+            return text, {c: _short(f"{text}{i}") for i, c in enumerate(columns)}
+        case Join(kind, condition, exists):
+            text = f"join {kind} [{', '.join(sorted(show(e) for e in condition))}] {inputs}"
+            return text, names if exists is None else {**names, exists: _short(text)}
+        case Limit(limit, offset, order):
+            keys_text = [(show(k.expr), k.ascending, k.nulls_first) for k in order]
+            return f"limit {show(limit)} {show(offset) if offset else ''} {keys_text} {inputs}", names
+        case Opaque(name, _, _, columns, _, how) | RowWise(name, _, columns, how):
+            return _named(f"{name} {name_columns(how, lambda c: names.get(c, f'?{c}'))} {inputs}", columns, names)
+        case Window(_, columns, partition, _, how):
+            by = ", ".join(show(e) for e in partition)
+            how = name_columns(how, lambda c: names.get(c, f"?{c}"))
+            return _named(f"window [{by}] {how} {inputs}", columns, names)
+        case op:
+            return f"{Printer(query, lambda c: names.get(c, f'?{c}')).op(op)} {inputs}", names
+
+
+def _side_by_side(inputs: Sequence[Mapping[int, str]]) -> dict[int, str]:
+    """Names of the columns of an operator's inputs.  Those of several say of which input a column is: both sides of a
+    self-join have the same columns, and what a query does not use of them must not decide how the others are called."""
+    if len(inputs) == 1:
+        return dict(inputs[0])
+    return {c: f"{i}:{name}" for i, names in enumerate(inputs) for c, name in names.items()}
+
+
+def _named(text: str, columns: Sequence[int], below: Mapping[int, str]) -> tuple[str, dict[int, str]]:
+    """What an operator makes is named by the operator's text and place; what it passes on keeps its name."""
+    fresh = [c for c in columns if c not in below]
+    return text, {**below, **{c: _short(f"{text}{i}") for i, c in enumerate(fresh)}}
+
+
+def _short(text: str) -> str:
+    return "c" + hashlib.sha256(text.encode()).hexdigest()[:12]

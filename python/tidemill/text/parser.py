@@ -1,0 +1,392 @@
+"""The parser of the plan text format: a whole query as text, for tests and for reports of bugs, without a JVM.
+
+The inverse of `Printer.query`, so that `Printer.query(parse_query(text)) == text` for text as the printer writes it:
+
+    source 0 t [k: long, v: long] rows=1000
+    output [#2 := k, #3 := total]
+    aggregate keys=[#2 := #0] calls=[#3 := sum(#1)]
+      filter [(#1 > 3)]
+        scan 0 [#0 := k, #1 := v]
+
+Expressions are columns, literals, casts, calls, infix operators, `count(*)`, `sum(distinct #1)` and
+`sum(#1) filter (#2 > 3)`. What is neither a column nor a literal becomes a handle, as it would come from the JVM.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tidemill.plan.expr import Cast, Col, Expr, Fn, Lit, type_from_text, walk
+from tidemill.plan.query import Query
+from tidemill.text.line import Line, PlanSyntaxError
+from tidemill.text.printer import DISTINCT, WHERE, Printer
+from tidemill.wire.query_document import WIRE_VERSION, read_query
+
+_AGGREGATES = frozenset(
+    {"count", "sum", "avg", "min", "max", "first", "last", "collect_list", "any_value"}
+    | {"stddev_samp", "stddev_pop", "var_samp", "var_pop"}
+)
+_BOOLEANS = frozenset({"=", "<=>", "<", "<=", ">", ">=", "and", "or", "not", "isnull", "isnotnull"})
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+def parse_query(text: str) -> Query:
+    """Read a query.
+
+    Raises:
+        PlanSyntaxError: for text that is not in the format, or speaks of columns that no operator makes.
+    """
+    return read_query(parse_document(text))
+
+
+def parse_document(text: str) -> dict[str, Any]:
+    """The query document of a query's text, as the JVM would send it; raises like `parse_query`."""
+    return _Document().read(text)
+
+
+def parse_expr(text: str) -> Expr:
+    """An expression, taken apart: no handles in it; raises PlanSyntaxError."""
+    line = Line(text)
+    expr = line.expr()
+    line.end()
+    return expr
+
+
+class _Document:
+    """Builds a query document from text."""
+
+    def __init__(self) -> None:
+        self._sources: dict[int, dict[str, Any]] = {}
+        self._columns: dict[int, tuple[str, Any]] = {}
+        self._handles: dict[str, dict[str, Any]] = {}
+        self._output: list[list[Any]] | None = None
+        self._opaques = 0
+        self._shared: dict[str, dict[str, Any]] = {}
+        self._printer = Printer()
+
+    def read(self, text: str) -> dict[str, Any]:
+        lines = [x for x in text.splitlines() if x.strip()]
+        while lines and (header := re.match(r"(source|output) ", lines[0])):
+            self._header(header[1], Line(lines.pop(0)[header.end() :]))
+        if not lines:
+            raise PlanSyntaxError("a query needs a plan")
+        root, rest = self._tree(lines, 0)
+        if rest:
+            raise PlanSyntaxError(f"a second root: {rest[0]}")
+        output = self._output or self._all(_columns(root))
+        for column, name in output:
+            self._require(column, "output")
+            self._columns[column] = (name, self._columns[column][1])
+        return {
+            "version": WIRE_VERSION,
+            "query": 0,
+            "columns": [
+                {"id": c, "name": n, "type": type_from_text(t), "nullable": True}
+                for c, (n, t) in sorted(self._columns.items())
+            ],
+            "expressions": list(self._handles.values()),
+            "sources": [self._sources[s] for s in sorted(self._sources)],
+            "root": root,
+            "output": output,
+            "order_dropped": False,
+            "findings": {"temporary": [], "nondeterministic": [], "time_dependent": [], "session_functions": []},
+        }
+
+    def _all(self, columns: list[int]) -> list[list[Any]]:
+        """All columns as output, under names of their own."""
+        names: dict[str, int] = {}
+        for column in columns:
+            name = self._columns[column][0]
+            names[f"c{column}" if name in names else name] = column
+        return [[c, n] for n, c in names.items()]
+
+    def _header(self, word: str, line: Line) -> None:
+        if word == "output":
+            self._output = line.items(line.field)
+            return line.end()
+        number, name = line.number(), line.next()
+        kind, rows, fields = "files", None, line.items(line.typed)
+        while line.peek():
+            option = line.next()
+            line.expect("=")
+            if option == "rows":
+                rows = line.number()
+            elif option == "kind":
+                kind = line.next()
+            else:
+                raise line.error(f"unknown option {option!r}")
+        entry = {"source": number, "kind": kind, "format": "parquet", "name": name, "id": f"id of {name}", "path": name}
+        more = {"fields": fields, "bytes": None, "rows": rows, "partitions": [], "location": None, "reason": ""}
+        self._sources[number] = {**entry, **more}
+        return None
+
+    # -- trees --------------------------------------------------------------------------------------------------------
+
+    def _tree(self, lines: list[str], depth: int) -> tuple[dict[str, Any], list[str]]:
+        """The node at the first line, and the lines after it."""
+        text, rest = lines[0].strip(), lines[1:]
+        if text in self._shared:
+            return self._shared[text], rest
+        named = re.match(r"(r\d+) := ", text)
+        if named:
+            text = text[named.end() :]
+        inputs = []
+        while rest and _depth(rest[0]) > depth:
+            if _depth(rest[0]) != depth + 1:
+                raise PlanSyntaxError(f"wrong indent in: {rest[0]}")
+            node, rest = self._tree(rest, depth + 1)
+            inputs.append(node)
+        word, _, operands = text.partition(" ")
+        node = {"op": word, **self._op(word, operands, inputs)}
+        if inputs:
+            node["inputs"] = inputs
+        if named:
+            self._shared[named[1]] = node
+        return node, rest
+
+    def _op(self, word: str, operands: str, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        reason = ""
+        if word in _DESCRIBED and (found := re.search(r" \((.*)\)$", operands)):
+            reason, operands = found[1], operands[: found.start()]
+        line = Line(operands)
+        read = getattr(self, f"_{word}", None) if word in _OPERATORS else None
+        if read is None:
+            raise PlanSyntaxError(f"unknown operator {word!r}")
+        payload: dict[str, Any] = read(line, inputs)
+        line.end()
+        return {**payload, **dict.fromkeys(_DESCRIBED.get(word, ()), reason)}
+
+    def _scan(self, line: Line, _: list[dict[str, Any]]) -> dict[str, Any]:
+        source, columns = line.number(), line.items(line.field)
+        if source not in self._sources:
+            raise line.error(f"no source {source}")
+        types = {f: t for f, t, _ in self._sources[source]["fields"]}
+        for column, field in columns:
+            if field not in types:
+                raise line.error(f"source {source} has no field {field!r}")
+            self._columns[column] = (field, types[field])
+        return {"source": source, "columns": columns, "at": None}
+
+    def _filter(self, line: Line, _: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"condition": [self._wire(e) for e in line.items(line.expr)]}
+
+    def _sort(self, line: Line, _: list[dict[str, Any]]) -> dict[str, Any]:
+        line.expect("order", "=")
+        return {"order": self._order(line)}
+
+    def _project(self, line: Line, _: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"columns": self._named(line)}
+
+    def _aggregate(self, line: Line, _: list[dict[str, Any]]) -> dict[str, Any]:
+        line.expect("keys", "=")
+        keys = self._named(line)
+        line.expect("calls", "=")
+        return {"keys": keys, "aggregates": self._named(line)}
+
+    def _join(self, line: Line, _: list[dict[str, Any]]) -> dict[str, Any]:
+        kind, condition = line.next(), [self._wire(e) for e in line.items(line.expr)]
+        node: dict[str, Any] = {"kind": kind, "condition": condition, "broadcast": None}
+        if line.accept("exists", "="):
+            node["exists"] = line.column()
+            self._columns[node["exists"]] = ("exists", "boolean")
+        return node
+
+    def _union(self, line: Line, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        columns = line.items(line.column)
+        line.expect("from", "=")
+        branches = line.items(lambda: line.items(line.column))
+        if len(branches) != len(inputs) or any(len(b) != len(columns) for b in branches):
+            raise line.error("branches do not fit the inputs")
+        for i, column in enumerate(columns):
+            self._columns[column] = self._columns[branches[0][i]]
+        return {"columns": columns, "from": branches}
+
+    def _limit(self, line: Line, _: list[dict[str, Any]]) -> dict[str, Any]:
+        limit, offset = line.expr(), None
+        if line.accept("offset", "="):
+            offset = self._wire(line.expr())
+        line.expect("order", "=")
+        return {"limit": self._wire(limit), "offset": offset, "order": self._order(line)}
+
+    def _opaque(self, line: Line, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        name, columns = line.next(), line.items(line.column)
+        for column in columns:
+            self._columns.setdefault(column, (f"c{column}", "long"))
+        return {"name": name, "node": self._node(), "columns": columns, "children": len(inputs)}
+
+    def _row_wise(self, line: Line, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        return self._opaque(line, inputs)
+
+    def _window(self, line: Line, _: list[dict[str, Any]]) -> dict[str, Any]:
+        """Its functions, for tests: the number of rows of the partition, which any order of rows gives."""
+        columns = line.items(line.column)
+        for column in columns:
+            self._columns.setdefault(column, (f"c{column}", "long"))
+        line.expect("partition", "=")
+        partition = [self._wire(e) for e in line.items(line.expr)]
+        calls = [{"function": "count", "frame": "partition", "floating": False}]
+        return {"node": self._node(), "columns": columns, "partition": partition, "calls": calls}
+
+    def _node(self) -> int:
+        self._opaques += 1
+        return self._opaques - 1
+
+    def _order(self, line: Line) -> list[list[Any]]:
+        return [[self._wire(e), up, first] for e, up, first in line.items(line.sort_key)]
+
+    def _named(self, line: Line) -> list[list[Any]]:
+        named = []
+        for column, expr in line.items(line.named):
+            wire = self._wire(expr)
+            self._columns.setdefault(column, (f"c{column}", self._type(expr)))
+            named.append([column, wire])
+        return named
+
+    # -- expressions --------------------------------------------------------------------------------------------------
+
+    def _wire(self, expr: Expr) -> dict[str, Any]:
+        """A column, a literal, or a handle with what planning may know of it."""
+        match expr:
+            case Col(column):
+                self._require(column, "an expression")
+                return {"col": column}
+            case Lit(value, kind):
+                return {"lit": value, "type": kind}
+        text = self._printer.expr(expr)
+        if text not in self._handles:
+            columns = sorted({e.id for e in walk(expr) if isinstance(e, Col)})
+            for column in columns:
+                self._require(column, text)
+            facts = {"equal": self._equal(expr), "compare": _compare(expr), "aggregate": self._aggregate_call(expr)}
+            self._handles[text] = {
+                "handle": len(self._handles),  # operands of an equality got theirs just before
+                "text": text,
+                "columns": columns,
+                "type": type_from_text(self._type(expr)),
+                "nullable": True,
+                "deterministic": True,
+                "time_dependent": False,
+                "functions": [],
+                **facts,
+            }
+        return {"handle": self._handles[text]["handle"]}
+
+    def _require(self, column: int, where: str) -> None:
+        if column not in self._columns:
+            raise PlanSyntaxError(f"no operator below makes column #{column} of {where}")
+
+    def _equal(self, expr: Expr) -> dict[str, Any] | None:
+        if not isinstance(expr, Fn) or expr.name not in {"=", "<=>"}:
+            return None
+        left, right = (self._wire(a) for a in expr.args)
+        return {"left": left, "right": right, "null_safe": expr.name == "<=>"}
+
+    def _aggregate_call(self, expr: Expr) -> dict[str, Any] | None:
+        call, condition = _condition(expr)
+        if not isinstance(call, Fn) or call.name not in _AGGREGATES:
+            return None
+        distinct, args = _arguments(call)
+        return {
+            "function": call.name,
+            "args": [self._wire(a) for a in args],
+            "distinct": distinct,
+            "filter": None if condition is None else self._wire(condition),
+            "ansi": True,
+            "buffers": self._buffers(call.name, self._type(args[0]) if args else "long"),
+        }
+
+    def _buffers(self, name: str, kind: str) -> list[str] | None:
+        """Spark's buffer types of an aggregate over an argument of a type."""
+        if name == "count":
+            return ["long"]
+        decimal = _DECIMAL.fullmatch(kind)
+        wider = f"decimal({min(38, int(decimal[1]) + 10)},{decimal[2]})" if decimal else "double"
+        if name == "avg":
+            return [wider, "long"]
+        if name == "sum":
+            return [wider, "boolean"] if decimal else [_sum_type(kind)]
+        if name in {"min", "max"}:
+            return [kind]
+        return ["double", "double", "double"] if name.startswith(("std", "var")) else None
+
+    def _type(self, expr: Expr) -> str:
+        match expr:
+            case Col(column):
+                self._require(column, "an expression")
+                return str(self._columns[column][1])
+            case Lit(_, kind) | Cast(_, kind):
+                return kind
+            case Fn(name, _) if name in _AGGREGATES or name == WHERE:
+                call, _ = _condition(expr)
+                assert isinstance(call, Fn)
+                return self._call_type(call)
+            case Fn(name, _) if name in _BOOLEANS:
+                return "boolean"
+            case Fn("if", (_, yes, no)):
+                return self._type(yes) if self._type(yes) != "void" else self._type(no)
+            case Fn("/", _):
+                return "double"
+            case Fn(_, args):
+                kinds = [self._type(a) for a in args]
+                return next((k for k in ("double", *kinds) if k in kinds and k != "void"), "long")
+        raise PlanSyntaxError(f"no type for {expr}")
+
+    def _call_type(self, call: Fn) -> str:
+        if call.name == "count":
+            return "long"
+        kind = self._type(_arguments(call)[1][0])
+        decimal = _DECIMAL.fullmatch(kind)
+        if call.name == "sum":
+            return f"decimal({min(38, int(decimal[1]) + 10)},{decimal[2]})" if decimal else _sum_type(kind)
+        if call.name == "avg" and decimal:
+            return f"decimal({min(38, int(decimal[1]) + 4)},{int(decimal[2]) + 4})"
+        if call.name == "collect_list":
+            return f'{{"containsNull":false,"elementType":"{kind}","type":"array"}}'
+        return "double" if call.name == "avg" or call.name.startswith(("std", "var")) else kind
+
+
+_DESCRIBED = {"opaque": ("reason", "text"), "row_wise": ("text",), "window": ("text",)}
+"""Operators with a text in parentheses at the end, and what it is."""
+_OPERATORS = frozenset({"scan", "filter", "sort", "project", "aggregate", "join", "union", "limit", *_DESCRIBED})
+
+
+def _condition(expr: Expr) -> tuple[Expr, Expr | None]:
+    return (expr.args[0], expr.args[1]) if isinstance(expr, Fn) and expr.name == WHERE else (expr, None)
+
+
+def _arguments(call: Fn) -> tuple[bool, tuple[Expr, ...]]:
+    inner = call.args[0] if call.args else None
+    return (True, inner.args) if isinstance(inner, Fn) and inner.name == DISTINCT else (False, call.args)
+
+
+def _compare(expr: Expr) -> dict[str, Any] | None:
+    match expr:
+        case Fn("=" | "<=>" | "<" | "<=" | ">" | ">=" as op, (Col(column), Lit(value, _))):
+            return {"column": column, "op": op, "value": value}
+    return None
+
+
+def _sum_type(kind: str) -> str:
+    return "double" if kind in {"float", "double"} else "long"
+
+
+def _depth(line: str) -> int:
+    return (len(line) - len(line.lstrip())) // 2
+
+
+def _columns(node: dict[str, Any]) -> list[int]:
+    """The columns that a wire node of a query gives out."""
+    match node["op"]:
+        case "scan" | "project":
+            return [c for c, _ in node["columns"]]
+        case "aggregate":
+            return [c for c, _ in (*node["keys"], *node["aggregates"])]
+        case "union" | "opaque" | "row_wise" | "window":
+            return list(node["columns"])
+        case "join" if node["kind"] == "existence":
+            return [*_columns(node["inputs"][0]), node["exists"]]
+        case "join" if node["kind"] not in {"semi", "anti"}:
+            return [c for i in node["inputs"] for c in _columns(i)]
+        case _:
+            return _columns(node["inputs"][0])

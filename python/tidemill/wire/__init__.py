@@ -1,0 +1,1 @@
+"""The JSON of the bridge in both directions: the query document that comes, the plans that go."""
