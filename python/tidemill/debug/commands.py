@@ -32,6 +32,7 @@ from tidemill.rule.registry import RuleLoadError
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.service.planner import plan_run
 
+COMMANDS = ("rule", "explore", "plan", "steps", "replay")
 STDIN = "-"
 SAID = (BlockError, NoRequestError, RuleLoadError, RuleFailedError, TidemillError, OSError)
 """What goes wrong with a message that says enough."""
@@ -39,47 +40,47 @@ SAID = (BlockError, NoRequestError, RuleLoadError, RuleFailedError, TidemillErro
 
 def debug(argv: Sequence[str]) -> int:
     """Run a command; returns its exit status."""
-    arguments = _parser().parse_args(argv)
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(
+        prog="tidemill debug",
+        description=__doc__.partition("\n\n")[2],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of these; COMMAND --help says more")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    told = parser.parse_args(argv)
+    arguments = _parser(told.command).parse_intermixed_args(told.rest)  # NAME may be left out, wherever options stand
     try:
-        if arguments.command == "replay":
+        if told.command == "replay":
             _replay(arguments)
         else:
-            _perform(arguments)
+            _perform(told.command, arguments)
     except SAID as error:
         print(f"tidemill debug: {arguments.file}: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    assert __doc__ is not None
-    parser = argparse.ArgumentParser(
-        prog="tidemill debug",
-        description=__doc__.partition("\n\n")[2],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name in ("rule", "explore", "plan", "steps", "replay"):
-        command = commands.add_parser(name, allow_abbrev=False)
-        if name == "rule":
-            command.add_argument("name", nargs="?", help="the rule; the one that the file is named after unless given")
-        command.add_argument("file", help="a request" if name == "replay" else "blocks; FILE:LINE for one of them")
-        flags = ("disable", "prefer", "rules") if name == "replay" else tuple(FLAGS)
-        for flag in flags:
-            if flag == "first":
-                command.add_argument("--first", action="append_const", const="", help=FLAGS[flag])
-            else:
-                command.add_argument(f"--{flag}", action="append", metavar="X", help=FLAGS[flag])
-        command.add_argument("--counts", action="store_true", help="what each rule did (steps: always)")
-        if name in {"plan", "replay"}:
-            command.add_argument("--memo", action="store_true", help="the space that was searched, with costs")
-        if name == "replay":
-            command.add_argument("--steps", action="store_true", help="every firing, as `steps` shows them")
+def _parser(command: str) -> argparse.ArgumentParser:
+    """The parser of what stands behind a command."""
+    parser = argparse.ArgumentParser(prog=f"tidemill debug {command}", allow_abbrev=False)
+    if command == "rule":
+        parser.add_argument("name", nargs="?", help="the rule; the one that the file is named after unless given")
+    parser.add_argument("file", help="a request" if command == "replay" else "blocks; FILE:LINE for one of them")
+    for flag in ("disable", "prefer", "rules") if command == "replay" else FLAGS:
+        if flag == "first":
+            parser.add_argument("--first", action="append_const", const="", help=FLAGS[flag])
+        else:
+            parser.add_argument(f"--{flag}", action="append", metavar="X", help=FLAGS[flag])
+    parser.add_argument("--counts", action="store_true", help="what each rule did (with every firing: always)")
+    if command in {"plan", "replay"}:
+        parser.add_argument("--memo", action="store_true", help="the space that was searched, with costs")
+    if command == "replay":
+        parser.add_argument("--steps", action="store_true", help="every firing, as `steps` shows them")
     return parser
 
 
-def _perform(arguments: argparse.Namespace) -> None:
+def _perform(command: str, arguments: argparse.Namespace) -> None:
     """Does with each block of a file what the command says, whatever the block's own command is."""
     told = [(flag, value) for flag in FLAGS for value in getattr(arguments, flag) or ()]
     path, blocks = _blocks(arguments.file)
@@ -88,7 +89,7 @@ def _perform(arguments: argparse.Namespace) -> None:
             print()
         if len(blocks) > 1:
             print(f"# {path}:{block.line}")
-        _show(arguments, block.told(told), Path(path).stem)
+        _show(command, arguments, block.told(told), Path(path).stem)
 
 
 def _blocks(file: str) -> tuple[str, list[Block]]:
@@ -106,17 +107,17 @@ def _blocks(file: str) -> tuple[str, list[Block]]:
     return path, blocks
 
 
-def _show(arguments: argparse.Namespace, block: Block, stem: str) -> None:
+def _show(command: str, arguments: argparse.Namespace, block: Block, stem: str) -> None:
     counts = Counts()
     readers: list[Reader] = [counts] if arguments.counts else []
-    match arguments.command:
+    match command:
         case "rule" | "explore":
-            rule = (arguments.name or stem) if arguments.command == "rule" else ""
-            print(forms(block, rule, readers))
+            rule = (arguments.name or stem) if command == "rule" else ""
+            print(forms(block, rule, readers) or f"{rule} yields nothing")
             if arguments.counts:
                 _print([""], counts.table())
         case _:
-            steps = arguments.command == "steps"
+            steps = command == "steps"
             request = request_of(block)
             memo = not steps and arguments.memo
             _plan(request, counts=steps or arguments.counts, steps=steps, memo=memo, named=steps)
