@@ -19,6 +19,7 @@ class Trace:
     ended: bool = False
     spaces: int = 0
     firings: int = 0
+    _exploring: bool = False
     _merged: list[str] = field(default_factory=list)
 
     def __call__(self, event: Event) -> None:
@@ -35,16 +36,20 @@ class Trace:
                 self.write(f"  {self.firings}. {event.rule} at R{event.place}: {event.detail}")
                 self._write_merged()
             case "merged":
-                # It comes before the result that it is due to, and is shown after it.
                 self._merged.append(f"     {event.detail}: one group, by {event.rule}")
+                if not self._exploring:  # otherwise it comes before the result that it is due to
+                    self._write_merged()
             case "stopped":
+                self._exploring = False
                 self._write_merged()
                 self.write(f"  exploration ended: {event.detail}")
             case "best":
                 self.write(f"  choice: {event.detail}")
             case "kept" | "dropped":
                 self.write(f"  {event.kind}: {event.detail}")
-            case "matched" | "added" | "tried" | "applied":
+            case "matched":
+                self._exploring = True
+            case "added" | "tried" | "applied":
                 pass  # `Counts` reads them
 
     def _write_merged(self) -> None:

@@ -77,7 +77,8 @@ def worth_keeping(scenarios: Sequence[Scenario], prices: Prices, budget: Budget)
             if time.monotonic() > end:
                 break
             cost = _cost(scenarios, prices, frozenset(some))
-            tell(some, cost)
+            if kept != frozenset(some):
+                tell(some, cost)
             if cost < best:
                 kept, best = frozenset(some), cost
         return kept
