@@ -59,7 +59,7 @@ def document(run: ExplainedPlan, stored: Mapping[str, int]) -> dict[str, Any]:
             "groups": sum(1 for _ in found.memo.live_groups()),
             "rules_fired": found.explored.rules_fired,
             "milliseconds": round(why.search.seconds * 1000, 1),
-            "stopped": why.search.stopped,
+            "stopped": why.search.stopped.value,
         },
     }
 

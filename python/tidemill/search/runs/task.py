@@ -9,10 +9,11 @@ from functools import partial
 
 from tidemill.cost.costing import CONTENT, HELD
 from tidemill.cost.models import cost_model
+from tidemill.memo.events import Reader
 from tidemill.memo.memo import Expression
 from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import state_of
-from tidemill.rule.engine import TIME_LIMIT, Budget
+from tidemill.rule.engine import Budget, Stopped
 from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
 from tidemill.search.choose.extract import Extractor, reads_the_past
@@ -46,10 +47,14 @@ MOST_UNREAD = 32
 
 
 class PlanningTask:
-    """One call of `plan_run`: the request, and the model, the rules and the time that all its searches share."""
+    """One call of `plan_run`: the request, and the model, the rules and the time that all its searches share.
 
-    def __init__(self, request: PlanRequest) -> None:
+    `readers`: of the events of all its spaces.
+    """
+
+    def __init__(self, request: PlanRequest, readers: Sequence[Reader] = ()) -> None:
         self.request = request
+        self.readers = tuple(readers)
         self.model = cost_model(request.settings.cost_model, request.settings.cost_constants)
         rules = load_rules(request.settings.rules_paths)
         self.rules: list[Rule] = [r for r in rules if r.pack in request.settings.packs]
@@ -83,6 +88,7 @@ class PlanningTask:
             kept,
             settings=request.meaning,
             measured=measured,
+            readers=self.readers,
         )
 
     def kept(self, *, content: bool = True) -> Kept:
@@ -189,14 +195,14 @@ class PlanningTask:
         of each pack (`make` prefers it), and from `others`."""
         limit = TimeLimit(self.request.settings.time_limit)
         extractor = make(None)
-        starts = [Start(partial(make, pack), partial(extractor.prefers, pack)) for pack in packs]
+        starts = [Start(partial(make, pack), partial(extractor.prefers, pack), f"{pack} preferred") for pack in packs]
         best = cheapest(extractor, (*starts, *others), demands, run, limit)
         self._cut_off |= limit.cut_off
         return best
 
     def assembly(self, found: Space, extractor: Extractor) -> Assembly:
         def search() -> Search:
-            stopped = TIME_LIMIT if self._cut_off else found.explored.stopped
+            stopped = Stopped.TIME_LIMIT if self._cut_off else found.explored.stopped
             return Search(time.monotonic() - self._started, stopped)
 
         return Assembly(self.request.query, self.model, found, extractor, search, self._orders, self._lying)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tidemill.cost.costing import HELD, CostModel, Facts, Rows
 from tidemill.cost.estimate import Sizes, estimate
+from tidemill.memo.events import Reader
 from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
 from tidemill.plan.columns import Columns
@@ -167,6 +168,7 @@ def space(
     kept: Kept,
     settings: str = "",
     measured: Measured = lambda _tree, _form: None,
+    readers: Sequence[Reader] = (),
 ) -> Space:
     """Explore the plans of the runs from `now` on.
 
@@ -177,8 +179,11 @@ def space(
         rules: those that are switched on.
         settings: captured settings, part of the names of states.
         measured: rows that are known and need no estimate.
+        readers: of the memo's events.
     """
-    memo = Memo(query, Timeline(tuple(map(step_of, steps))))
+    memo = Memo(query, Timeline(tuple(map(step_of, steps))), readers)
+    if memo.heard:
+        memo.emit("space", "", now, _in_words(query, steps, now, kept))
 
     def readable(source: int, time: Time) -> bool:
         return source in steps[time] and steps[time][source].old_readable
@@ -214,6 +219,19 @@ def space(
     facts = replace(facts, kept={**named, **facts.kept}, known=_known(memo, measured))
     look_up(memo, facts, orders(memo, facts) if kept.orders is None else kept.orders)
     return Space(memo, root, tuple(possible), facts, base_rows, explored, now, standing)
+
+
+def _in_words(query: Query, steps: Sequence[Mapping[int, SourceChange]], now: Time, kept: Kept) -> str:
+    """What a space is for, as text for people."""
+
+    def changing(step: Mapping[int, SourceChange]) -> str:
+        return ", ".join(sorted({query.sources[n].name for n, s in step.items() if s.changed})) or "nothing"
+
+    changes = "; then of ".join(map(changing, steps))
+    ahead = f", those after moment {now} expected" if len(steps) > now else ""
+    states = ["every state"] if kept.states is None else sorted(kept.states)
+    readable = ", ".join([*states, *(["the content"] if kept.content else [])])
+    return f"changes of {changes}{ahead}; readable: {readable or 'nothing'}"
 
 
 def _known(memo: Memo, measured: Measured) -> dict[int, Rows]:
