@@ -35,7 +35,6 @@ from tidemill.memo.check import check
 from tidemill.memo.events import Event
 from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
-from tidemill.plan.expr import expr_from_json
 from tidemill.plan.query import Query
 from tidemill.rule.engine import Budget, explore
 from tidemill.rule.registry import load_rules
@@ -48,6 +47,7 @@ from tidemill.settings import PACKS, PlannerSettings
 from tidemill.text.parser import parse_query
 from tidemill.text.printer import Printer
 from tidemill.tvr.timeline import Timeline
+from tidemill.wire.expressions import expr_from_json
 
 SEPARATOR = "----"
 KNOWN = {"expect", "expect-not", "disable", "with", "prefer", "changed", "mute", "lost", "states", "first", "policy"}

@@ -11,7 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidemill.wire import built as wire
+from tidemill.plan.expr import Col, Expr, Lit, fn
+from tidemill.runtime.run.expressions import ROWS, signed_counts
+from tidemill.wire import nodes
+from tidemill.wire.nodes import Node
 
 Position = Any
 Files = Sequence[Mapping[str, Any]]
@@ -42,9 +45,9 @@ class Binder:
     scans: dict[str, int] = field(default_factory=dict)
     _numbered: int = 0
 
-    def bind(self, node: Mapping[str, Any]) -> wire.Node:
+    def bind(self, node: Mapping[str, Any]) -> Node:
         """`node` with every symbol replaced. Each change set gets an observation, named in `changes`."""
-        match node["op"]:
+        match nodes.kind_of(node):
             case "scan":
                 return self._scan(node)
             case "changes":
@@ -67,42 +70,44 @@ class Binder:
             case "held":
                 return self._files(node, self.held)
             case _:
-                bound = dict(node)
-                if "inputs" in bound:
-                    bound["inputs"] = [self.bind(child) for child in node["inputs"]]
-                return bound
+                below = node.get("inputs")
+                return dict(node) if below is None else nodes.over(node, map(self.bind, below))
 
-    def _scan(self, node: Mapping[str, Any]) -> wire.Node:
+    def _scan(self, node: Mapping[str, Any]) -> Node:
         bound = dict(node)
         bound["at"] = self._at(node["source"], node.get("at"))
         now = node.get("at") in {None, len(self.positions) - 1}
         if not self.observe_scans or node["source"] in self.counted or not now:
             return bound
-        return self._observed(bound, self.scans, [("rows", wire.observed_sum(wire.long(1)))])
+        return self._observed(bound, self.scans, [ROWS])
 
-    def _changes(self, node: Mapping[str, Any]) -> wire.Node:
+    def _changes(self, node: Mapping[str, Any]) -> Node:
         bound = dict(node)
         bound["from"] = self._at(node["source"], node["from"])
         bound["to"] = self._at(node["source"], node["to"])
-        return self._observed(bound, self.changes, wire.signed_counts(node["count"]))
+        return self._observed(bound, self.changes, signed_counts(node["count"]))
 
-    def _observed(self, node: wire.Node, names: dict[str, int], metrics: list[tuple[str, wire.Expr]]) -> wire.Node:
+    def _observed(self, node: Node, names: dict[str, int], metrics: list[tuple[str, Expr]]) -> Node:
         self._numbered += 1
         name = f"source_{node['source']}_{self._numbered}"
         names[name] = node["source"]
-        observed = wire.observe(name, metrics, node)
+        observed = nodes.observe(name, metrics, node)
         if "id" in node:  # a reference to this leaf must find the node that now stands for it
             observed["id"] = node.pop("id")
         return observed
 
-    def _among(self, node: Mapping[str, Any], files: wire.Node) -> wire.Node:
+    def _among(self, node: Mapping[str, Any], files: Node) -> Node:
         """The rows that a look-up may find. Without it Spark would not know where to look before it has read all."""
         among = node["among"]
         values = self.values.get((among["step"], among["field"]))
         if values is None:
             return files
-        (kind,) = (c[2] for c in node["columns"] if c[0] == among["column"])
-        found = wire.where(files, wire.among(among["column"], kind, values, nulls=among["nulls"]))
+        (kind,) = (t for c, _, t in nodes.stored_columns(node) if c == among["column"])
+        column = Col(among["column"])
+        wanted: Expr = fn("in", column, *(Lit(value, kind) for value in values))
+        if among["nulls"]:
+            wanted = fn("or", wanted, fn("isnull", column))
+        found = nodes.where([wanted], files)
         if "id" in files:
             found["id"] = files.pop("id")
         return found
@@ -110,8 +115,8 @@ class Binder:
     def _at(self, source: int, moment: int | None) -> Position:
         return self.positions[-1 if moment is None else moment].get(source)
 
-    def _files(self, node: Mapping[str, Any], listed: Files) -> wire.Node:
-        bound = wire.files(listed, [(c[0], c[1], c[2]) for c in node["columns"]])
+    def _files(self, node: Mapping[str, Any], listed: Files) -> Node:
+        bound = nodes.files(listed, nodes.stored_columns(node))
         if "id" in node:
             bound["id"] = node["id"]
         return bound
