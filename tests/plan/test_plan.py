@@ -40,6 +40,7 @@ def props(found: Query, tree: Tree | None = None) -> Props:
         Handle(0),
         Lit(None, "void"),
         Fn("if", (Col(0), Lit(1, "long"), Cast(Lit(None, "void"), "long"))),
+        Lit(None, '{"containsNull":true,"elementType":"long","type":"array"}'),
         Cast(Col(1), '{"containsNull":false,"elementType":"double","type":"array"}'),
         Evaluate(2, (Col(1), Col(2))),
     ],

@@ -23,7 +23,7 @@ from tidemill.plan.query import Query
 from tidemill.text.line import Line, PlanSyntaxError
 from tidemill.text.printer import DISTINCT, WHERE, Printer
 from tidemill.wire.expressions import expr_to_json
-from tidemill.wire.nodes import Node, kind_named, kind_of, node
+from tidemill.wire.nodes import Node, inputs_of, kind_named, kind_of, node
 from tidemill.wire.query_document import WIRE_VERSION, read_query
 
 _AGGREGATES = frozenset(
@@ -385,8 +385,8 @@ def _columns(made: Node) -> list[int]:
         case "union" | "opaque" | "row_wise" | "window":
             return list(made["columns"])
         case "join" if made["kind"] == "existence":
-            return [*_columns(made["inputs"][0]), made["exists"]]
+            return [*_columns(inputs_of(made)[0]), made["exists"]]
         case "join" if made["kind"] not in {"semi", "anti"}:
-            return [c for i in made["inputs"] for c in _columns(i)]
+            return [c for i in inputs_of(made) for c in _columns(i)]
         case _:
-            return _columns(made["inputs"][0])
+            return _columns(inputs_of(made)[0])

@@ -7,6 +7,7 @@ A node's own arguments come first, its inputs last. Types of columns are texts a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 from tidemill.plan.datatype import type_from_text, type_to_text
@@ -61,6 +62,11 @@ def kind_of(made: Mapping[str, Any]) -> Kind:
     return kind_named(made["op"])
 
 
+def inputs_of(made: Mapping[str, Any]) -> list[Node]:
+    """The inputs of a node; none of a leaf."""
+    return list(made.get("inputs", ()))
+
+
 def same(columns: Iterable[int]) -> Named:
     """Columns as they are, for `project` and `aggregate`."""
     return tuple((c, Col(c)) for c in columns)
@@ -107,12 +113,28 @@ def pieces_until(leaf: Node, end: int) -> Node:
     return {**leaf, "end": end}
 
 
-def looked_up(leaf: Node, column: int, step: str, field: str, nulls: bool) -> Node:
-    """The rows of a state, of which only those are wanted whose `column` is among the values of a step's `field`.
+@dataclass(frozen=True, slots=True)
+class Among:
+    """Which rows of a state are wanted: those whose `column` is among the values of a step's `field`.
 
-    `nulls`: or is NULL. The others may be skipped; who reads them looks again.
+    `nulls`: or is NULL.
     """
-    return {**leaf, "among": {"column": column, "step": step, "field": field, "nulls": nulls}}
+
+    column: int
+    step: str
+    field: str
+    nulls: bool
+
+
+def looked_up(leaf: Node, among: Among) -> Node:
+    """The rows of a state, of which those that are not wanted may be left out."""
+    return {**leaf, "among": asdict(among)}
+
+
+def among_of(leaf: Mapping[str, Any]) -> Among | None:
+    """Which rows of a state are wanted; None for all."""
+    among = leaf.get("among")
+    return None if among is None else Among(**among)
 
 
 def staged(step: str, columns: Iterable[Stored]) -> Node:

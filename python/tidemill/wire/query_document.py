@@ -24,7 +24,7 @@ from tidemill.plan.ops import (
 )
 from tidemill.plan.query import Call, Column, Equality, ExpressionInfo, Query, SourceInfo
 from tidemill.wire.expressions import expr_from_json, exprs_from_json, named_from_json, order_from_json
-from tidemill.wire.nodes import kind_of
+from tidemill.wire.nodes import inputs_of, kind_of
 
 WIRE_VERSION = 1
 
@@ -96,7 +96,7 @@ def _source(data: Mapping[str, Any]) -> SourceInfo:
 
 def _tree(data: Mapping[str, Any]) -> Tree:
     """A node of the document with all below it."""
-    inputs = tuple(_tree(i) for i in data.get("inputs", ()))
+    inputs = tuple(map(_tree, inputs_of(data)))
     return Tree(_op(data), inputs)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidemill.wire.nodes import Kind, kind_of
+from tidemill.wire.nodes import Kind, among_of, inputs_of, kind_of
 
 
 def walk(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The node and all below it, parents first."""
     yield plan
-    for below in plan.get("inputs", ()):
+    for below in inputs_of(plan):
         yield from walk(below)
 
 
@@ -28,8 +28,8 @@ def sources_changed(plan: Mapping[str, Any]) -> frozenset[int]:
 def values_looked_up(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The steps and fields whose values are looked up in a plan."""
     for node in walk(plan):
-        if "among" in node:
-            yield node["among"]["step"], node["among"]["field"]
+        if (among := among_of(node)) is not None:
+            yield among.step, among.field
 
 
 def states_read(plan: Mapping[str, Any]) -> frozenset[str]:
@@ -39,4 +39,4 @@ def states_read(plan: Mapping[str, Any]) -> frozenset[str]:
 
 def leaves_read(plan: Mapping[str, Any]) -> frozenset[Kind]:
     """The kinds of a plan's leaves."""
-    return frozenset(kind_of(node) for node in walk(plan) if not node.get("inputs"))
+    return frozenset(kind_of(node) for node in walk(plan) if not inputs_of(node))

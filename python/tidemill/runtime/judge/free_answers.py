@@ -17,7 +17,7 @@ from tidemill.runtime.run.expressions import Ids
 from tidemill.runtime.run.jobs import Execution
 from tidemill.wire import nodes
 from tidemill.wire.expressions import named_from_json
-from tidemill.wire.nodes import Node, kind_of
+from tidemill.wire.nodes import Node, inputs_of, kind_of
 from tidemill.wire.query_document import read_limit
 
 
@@ -43,8 +43,11 @@ def find_cut(root: Mapping[str, Any]) -> Cut | None:
     node = root
     while kind_of(node) == "project":
         projections.append(named_from_json(node["columns"]))
-        node = node["inputs"][0]
-    return Cut(tuple(projections), read_limit(node), node["inputs"][0]) if kind_of(node) == "limit" else None
+        (node,) = inputs_of(node)
+    if kind_of(node) != "limit":
+        return None
+    (below,) = inputs_of(node)
+    return Cut(tuple(projections), read_limit(node), below)
 
 
 def compare_cut(

@@ -256,7 +256,7 @@ def partition_ids(ids: Sequence[int], names: Sequence[str], partitions: Sequence
 def _checked(plan: Node, count: int) -> Node:
     """`replicate` over an observation of counts below zero, which no right plan makes."""
     below = observed_sum(fn("if", is_negative(count), ONE, ZERO))
-    return nodes.over(plan, [nodes.observe("apply", [("short", below)], child) for child in plan["inputs"]])
+    return nodes.over(plan, [nodes.observe("apply", [("short", below)], child) for child in nodes.inputs_of(plan)])
 
 
 def _replace_by_key(

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, assert_never
 
 from tidemill.plan.expr import Col, Expr, Lit, fn
 from tidemill.runtime.run.expressions import ROWS, signed_counts
 from tidemill.wire import nodes
-from tidemill.wire.nodes import Node
+from tidemill.wire.nodes import Among, Node
 
 Position = Any
 Files = Sequence[Mapping[str, Any]]
@@ -47,7 +47,8 @@ class Binder:
 
     def bind(self, node: Mapping[str, Any]) -> Node:
         """`node` with every symbol replaced. Each change set gets an observation, named in `changes`."""
-        match nodes.kind_of(node):
+        kind = nodes.kind_of(node)
+        match kind:
             case "scan":
                 return self._scan(node)
             case "changes":
@@ -62,16 +63,25 @@ class Binder:
                         pieces = pieces[len(pieces) if before is None else before :]
                 pieces = pieces[node.get("first", 0) : node.get("end")]
                 found = self._files(node, [file for piece in pieces for file in piece])
-                return self._among(node, found) if "among" in node else found
+                among = nodes.among_of(node)
+                return found if among is None else self._among(node, among, found)
             case "staged":
                 return self._files(node, self.staged[node["step"]])
             case "result":
                 return self._files(node, self.result)
             case "held":
                 return self._files(node, self.held)
+            case "files" | "empty" | "reference":
+                return dict(node)
+            case "filter" | "project" | "join" | "aggregate" | "union" | "sort" | "limit" | "replicate" | "observe":
+                return self._over_inputs(node)
+            case "row_wise" | "window" | "opaque":
+                return self._over_inputs(node)
             case _:
-                below = node.get("inputs")
-                return dict(node) if below is None else nodes.over(node, map(self.bind, below))
+                assert_never(kind)
+
+    def _over_inputs(self, node: Mapping[str, Any]) -> Node:
+        return nodes.over(node, map(self.bind, nodes.inputs_of(node)))
 
     def _scan(self, node: Mapping[str, Any]) -> Node:
         bound = dict(node)
@@ -96,16 +106,15 @@ class Binder:
             observed["id"] = node.pop("id")
         return observed
 
-    def _among(self, node: Mapping[str, Any], files: Node) -> Node:
+    def _among(self, node: Mapping[str, Any], among: Among, files: Node) -> Node:
         """The rows that a look-up may find. Without it Spark would not know where to look before it has read all."""
-        among = node["among"]
-        values = self.values.get((among["step"], among["field"]))
+        values = self.values.get((among.step, among.field))
         if values is None:
             return files
-        (kind,) = (t for c, _, t in nodes.stored_columns(node) if c == among["column"])
-        column = Col(among["column"])
+        (kind,) = (t for c, _, t in nodes.stored_columns(node) if c == among.column)
+        column = Col(among.column)
         wanted: Expr = fn("in", column, *(Lit(value, kind) for value in values))
-        if among["nulls"]:
+        if among.nulls:
             wanted = fn("or", wanted, fn("isnull", column))
         found = nodes.where([wanted], files)
         if "id" in files:

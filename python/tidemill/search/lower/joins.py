@@ -10,7 +10,7 @@ from tidemill.search.lower.choices import Choices
 from tidemill.search.lower.join_order import Input, join_order
 from tidemill.search.lower.lowered import Blocks, Lowered, Staged
 from tidemill.wire import nodes
-from tidemill.wire.nodes import Side
+from tidemill.wire.nodes import Among, Side
 
 
 def join(blocks: Blocks, choices: Choices, op: Join, groups: Sequence[int], inputs: Sequence[Lowered]) -> Lowered:
@@ -61,7 +61,7 @@ def look_up(
     first, key = op.on[0]
     assert isinstance(first, Col)
     field = dict(written.columns)[key]
-    rows = state.over(nodes.looked_up(state.node, first.id, written.step, field, op.nulls))
+    rows = state.over(nodes.looked_up(state.node, Among(first.id, written.step, field, op.nulls)))
     return blocks.having(rows, op.on, wanted, nulls=op.nulls, broadcast=broadcast)
 
 
