@@ -15,8 +15,9 @@ from functools import cmp_to_key
 from typing import Any, TypeAlias
 
 from tests.model.scalars import Env, Row, Scalars, less, same
-from tidemill.plan.expr import Fn, expr_from_json
+from tidemill.plan.expr import Fn
 from tidemill.plan.query import Query
+from tidemill.wire.expressions import expr_from_json
 
 Record: TypeAlias = Mapping[str, Any]
 

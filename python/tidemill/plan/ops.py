@@ -1,7 +1,7 @@
 """Operators of the plan IR: frozen payloads, children kept apart, so that tree and memo share them.
 
 Two families. Those of queries come from the JVM. Those of the rewriter describe forms of time-varying relations;
-`tidemill.search.lower.lower` turns them into the former before anything is sent back.
+`tidemill.search.lower` turns them into the former before anything is sent back.
 """
 
 from __future__ import annotations

@@ -17,10 +17,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tidemill.plan.expr import Cast, Col, Expr, Fn, Lit, type_from_text, walk
+from tidemill.plan.datatype import type_from_text
+from tidemill.plan.expr import Cast, Col, Expr, Fn, Handle, Lit, walk
 from tidemill.plan.query import Query
 from tidemill.text.line import Line, PlanSyntaxError
 from tidemill.text.printer import DISTINCT, WHERE, Printer
+from tidemill.wire.expressions import expr_to_json
+from tidemill.wire.nodes import Node, inputs_of, kind_named, kind_of, node
 from tidemill.wire.query_document import WIRE_VERSION, read_query
 
 _AGGREGATES = frozenset(
@@ -138,12 +141,10 @@ class _Document:
             node, rest = self._tree(rest, depth + 1)
             inputs.append(node)
         word, _, operands = text.partition(" ")
-        node = {"op": word, **self._op(word, operands, inputs)}
-        if inputs:
-            node["inputs"] = inputs
+        made = self._op(word, operands, inputs)
         if named:
-            self._shared[named[1]] = node
-        return node, rest
+            self._shared[named[1]] = made
+        return made, rest
 
     def _op(self, word: str, operands: str, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         reason = ""
@@ -155,7 +156,8 @@ class _Document:
             raise PlanSyntaxError(f"unknown operator {word!r}")
         payload: dict[str, Any] = read(line, inputs)
         line.end()
-        return {**payload, **dict.fromkeys(_DESCRIBED.get(word, ()), reason)}
+        described = dict.fromkeys(_DESCRIBED.get(word, ()), reason)
+        return node(kind_named(word), {**payload, **described}, *inputs)
 
     def _scan(self, line: Line, _: list[dict[str, Any]]) -> dict[str, Any]:
         source, columns = line.number(), line.items(line.field)
@@ -247,12 +249,10 @@ class _Document:
 
     def _wire(self, expr: Expr) -> dict[str, Any]:
         """A column, a literal, or a handle with what planning may know of it."""
-        match expr:
-            case Col(column):
-                self._require(column, "an expression")
-                return {"col": column}
-            case Lit(value, kind):
-                return {"lit": value, "type": kind}
+        if isinstance(expr, Col):
+            self._require(expr.id, "an expression")
+        if isinstance(expr, Col | Lit):
+            return expr_to_json(expr)
         text = self._printer.expr(expr)
         if text not in self._handles:
             columns = sorted({e.id for e in walk(expr) if isinstance(e, Col)})
@@ -270,7 +270,7 @@ class _Document:
                 "functions": [],
                 **facts,
             }
-        return {"handle": self._handles[text]["handle"]}
+        return expr_to_json(Handle(self._handles[text]["handle"]))
 
     def _require(self, column: int, where: str) -> None:
         if column not in self._columns:
@@ -375,18 +375,18 @@ def _depth(line: str) -> int:
     return (len(line) - len(line.lstrip())) // 2
 
 
-def _columns(node: dict[str, Any]) -> list[int]:
+def _columns(made: Node) -> list[int]:
     """The columns that a wire node of a query gives out."""
-    match node["op"]:
+    match kind_of(made):
         case "scan" | "project":
-            return [c for c, _ in node["columns"]]
+            return [c for c, _ in made["columns"]]
         case "aggregate":
-            return [c for c, _ in (*node["keys"], *node["aggregates"])]
+            return [c for c, _ in (*made["keys"], *made["aggregates"])]
         case "union" | "opaque" | "row_wise" | "window":
-            return list(node["columns"])
-        case "join" if node["kind"] == "existence":
-            return [*_columns(node["inputs"][0]), node["exists"]]
-        case "join" if node["kind"] not in {"semi", "anti"}:
-            return [c for i in node["inputs"] for c in _columns(i)]
+            return list(made["columns"])
+        case "join" if made["kind"] == "existence":
+            return [*_columns(inputs_of(made)[0]), made["exists"]]
+        case "join" if made["kind"] not in {"semi", "anti"}:
+            return [c for i in inputs_of(made) for c in _columns(i)]
         case _:
-            return _columns(node["inputs"][0])
+            return _columns(inputs_of(made)[0])

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tidemill.bridge.jvm import Jvm, JvmFailure
+from tidemill.plan.datatype import type_to_text
 from tidemill.plan.query import count_field
 from tidemill.runtime.before import sessions
 from tidemill.runtime.before.situation import Situation
@@ -263,7 +264,7 @@ def _held_back(run: _Executed, occasion: Occasion) -> Record:
 def _with_output(run: _Executed, occasion: Occasion) -> Record:
     """The record of a run with output: its content, and states that stand where it does."""
     view, situation, plan, outcome, head, stage = run.view, run.situation, run.plan, run.outcome, run.head, run.stage
-    columns = [ResultColumn(c.name, c.type) for c in view.definition.columns]
+    columns = [ResultColumn(c.name, type_to_text(c.type)) for c in view.definition.columns]
     rows: int | None
     rows_out: Counts | None
     delta_files: tuple[File, ...] | None

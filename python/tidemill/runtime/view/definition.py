@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from tidemill.plan.datatype import DataType
 from tidemill.runtime.storage.files import numbered
 from tidemill.runtime.view.arrivals import Rows, expectations, per_cycle
 from tidemill.sql.codec import from_json
@@ -32,7 +33,6 @@ from tidemill.sql.statements import (
     Suspend,
     UnsetProperties,
 )
-from tidemill.wire.built import Type
 
 FORMAT = 1
 VIEW_FILE = "_tidemill/view.json"
@@ -48,7 +48,7 @@ class ViewColumn:
     """A column as fixed at CREATE (`*` expanded); `type` is Spark's JSON type, parsed."""
 
     name: str
-    type: Type
+    type: DataType
     comment: str | None = None
 
 

@@ -11,7 +11,6 @@ from tidemill.cost.costing import BROADCAST_ROWS, CostModel, CpuMs, Work
 from tidemill.memo.memo import Expression
 from tidemill.plan.ops import (
     Changes,
-    Empty,
     Filter,
     HeldScan,
     Join,
@@ -34,8 +33,9 @@ from tidemill.search.choose.sharing import Shared
 from tidemill.search.contract.run_plan import StateSpec, Step, Volume
 from tidemill.search.contract.stored import Asked
 from tidemill.search.keep.compaction import Compaction
-from tidemill.search.lower.lower import Lowerer, NotComputableError
-from tidemill.search.lower.lowered import Lowered, Staged
+from tidemill.search.lower.choices import Choices, NotComputableError
+from tidemill.search.lower.lowered import Blocks, Lowered, Staged
+from tidemill.search.lower.walk import Lowerer
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan, Explanation, PlannedPoint, Search, Used
 from tidemill.search.runs.inspect import is_net, unable, view_keys
 from tidemill.search.space.orders import asked_for_few
@@ -122,9 +122,7 @@ class Assembly:
         except NotComputableError:
             return False
         if candidate.partial is None:
-            lowered = Lowerer(
-                memo, free.making(group), self._staged, self.found.base_rows, self.found.facts.segments
-            ).signed(lowered)
+            lowered = Blocks(memo.columns).signed(lowered)
         self._write(candidate, "base", group, lowered, volume)
         return True
 
@@ -147,9 +145,7 @@ class Assembly:
 
     def compact(self, candidate: Candidate, compaction: Compaction) -> None:
         """Pieces of a state that the run reads become one, before any other step."""
-        lowerer = Lowerer(
-            self.found.memo, self._extractor.making(0), {}, self.found.base_rows, self.found.facts.segments
-        )
+        lowerer = self._lowerer(self._extractor.making(0))
         lowered = lowerer.compacted(candidate.scan, candidate.partial, compaction.first)
         columns = _columns(candidate, lowered)
         step = Step(
@@ -224,14 +220,7 @@ class Assembly:
             lowered, volume = self.lower(change, net=True)
         else:
             columns = self.found.memo.tvrs[self.found.root].props.columns
-            lowerer = Lowerer(
-                self.found.memo,
-                self._extractor.making(change),
-                self._staged,
-                self.found.base_rows,
-                self.found.facts.segments,
-            )
-            lowered, volume = lowerer.leaf(Empty(columns, signed=True)), Volume()
+            lowered, volume = self._lowerer(self._extractor.making(change)).nothing(columns), Volume()
         assert lowered.count is not None
         fields = (*self._query.output, (lowered.count, count_field(name for _, name in self._query.output)))
         self.steps.append(Step("delta", "delta", None, None, lowered.node, fields, volume))
@@ -254,17 +243,21 @@ class Assembly:
             return self._extractor
         return Extractor(self.found.memo, self._model, self.found.facts, runs=(Run(self.found.now),))
 
+    def _lowerer(self, chosen: Chosen) -> Lowerer:
+        found = self.found
+        return Lowerer(Choices(found.memo, chosen, self._staged, found.base_rows, found.facts.segments))
+
     def lower(self, group: int, *, net: bool, extractor: Extractor | None = None) -> tuple[Lowered, Volume]:
         """A group's plan, and how many rows it handles."""
         plan = extractor or self._extractor
         chosen = plan.making(group)
-        lowerer = Lowerer(self.found.memo, chosen, self._staged, self.found.base_rows, self.found.facts.segments)
+        lowerer = self._lowerer(chosen)
         lowered = lowerer.group(group)
         work, handling = plan.work(plan.planned([group], 0), 0)
         self._work += work
         self._handling += handling
         if net and lowered.count is not None and not is_net(self.found, chosen, group):
-            lowered = lowerer.net(lowered)
+            lowered = lowerer.blocks.net(lowered.columns, lowered)
         for number, e in lowerer.used:
             if (number, e) not in self._used and (choice := chosen.weighed(number, e)) is not None:
                 self._used[number, e] = Used(number, e, choice.rows, CpuMs(preference_apart(choice.own)))
