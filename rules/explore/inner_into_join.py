@@ -9,8 +9,8 @@ from tidemill.rule.result import Equivalent, Result
 from tidemill.rule.rule import rule
 
 
-@rule(Join)
-def inner_into_join(m: Match) -> Iterator[Result]:
+@rule(Join, kind="inner")
+def inner_into_join(m: Match[Join]) -> Iterator[Result]:
     """An inner join over a left, semi, anti or existence join joins the left side of that one first.
 
     Matches:  (A op R) |x| S on c
@@ -22,8 +22,7 @@ def inner_into_join(m: Match) -> Iterator[Result]:
         may meet S.
     Citation: [GalindoLegariaRosenthal97] on joins and outer joins that reorder freely; [Graefe95].
     """
-    assert isinstance(m.op, Join)
-    if m.op.kind != "inner" or not m.relation.props.reproducible:
+    if not m.relation.props.reproducible:
         return
     for i, one in enumerate(m.inputs):
         for op, inputs in m.ways_below(one):
@@ -31,8 +30,7 @@ def inner_into_join(m: Match) -> Iterator[Result]:
                 yield from _first(m, i, op, *inputs)
 
 
-def _first(m: Match, i: int, op: Join, left: Relation, right: Relation) -> Iterator[Result]:
-    assert isinstance(m.op, Join)
+def _first(m: Match[Join], i: int, op: Join, left: Relation, right: Relation) -> Iterator[Result]:
     inputs = (*m.inputs[:i], left, *m.inputs[i + 1 :])
     of_inputs = [c for x in inputs for c in x.columns]
     added = [*right.columns, *([op.exists] if op.exists is not None else [])]

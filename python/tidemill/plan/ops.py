@@ -7,12 +7,18 @@ Two families. Those of queries come from the JVM. Those of the rewriter describe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from tidemill.plan.expr import Expr
 
 Named: TypeAlias = tuple[tuple[int, Expr], ...]
 """Columns with what computes them: ((column id, expression), ...)."""
+
+JoinKind: TypeAlias = Literal["inner", "left", "right", "full", "semi", "anti", "existence"]
+JOIN_KINDS: frozenset[JoinKind] = frozenset(get_args(JoinKind))
+StatePart: TypeAlias = Literal["", "before", "since"]
+"""Of a state that stands at a later moment than the view's content: all of it, what was there at the content's moment,
+or what came since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ class Project:
 class Join:
     """A join; inner ones take any number of inputs, the others two. `exists` is the column of an existence join."""
 
-    kind: str
+    kind: JoinKind
     condition: tuple[Expr, ...]
     exists: int | None = None
 
@@ -156,16 +162,12 @@ class Empty:
 
 @dataclass(frozen=True, slots=True)
 class StateScan:
-    """A kept state by name: its columns as (column id, field, type).
-
-    `part`: of a state that stands at a later moment than the view's content, what was there at the content's moment
-    ("before"), or what came since ("since"); all of it unless given.
-    """
+    """A kept state by name, or a part of it: its columns as (column id, field, type)."""
 
     name: str
     form: str
     columns: tuple[tuple[int, str, str], ...]
-    part: str = ""
+    part: StatePart = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,19 +332,10 @@ class Less:
     columns: tuple[int, ...]
 
 
-Op: TypeAlias = (
-    Scan
-    | Filter
-    | Project
-    | Join
-    | Aggregate
-    | Union
-    | Sort
-    | Limit
-    | RowWise
-    | Window
-    | Opaque
-    | Changes
+QueryOp: TypeAlias = Scan | Filter | Project | Join | Aggregate | Union | Sort | Limit | RowWise | Window | Opaque
+"""The operators of queries."""
+FormOp: TypeAlias = (
+    Changes
     | Empty
     | StateScan
     | HeldScan
@@ -364,6 +357,9 @@ Op: TypeAlias = (
     | LookUp
     | Less
 )
+"""The operators of the rewriter."""
+Op: TypeAlias = QueryOp | FormOp
+"""All operators. A `match` that must know each of them ends in `assert_never`: mypy names what it forgets."""
 
 
 @dataclass(frozen=True, slots=True)

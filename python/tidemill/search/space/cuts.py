@@ -66,7 +66,7 @@ def _cut_of(memo: Memo, e: Expression) -> _Cut | None:
     return _Cut(about[0], about[1].end, e.op, wanted, e.pack)
 
 
-def _put(memo: Memo, group: int, match: Match, below: tuple[int, ...], pack: str) -> None:
+def _put(memo: Memo, group: int, match: Match[Op], below: tuple[int, ...], pack: str) -> None:
     """The operator of a relation over other inputs than its own, for a group."""
     built = match.evaluate(*(i.new for i in match.inputs))
     if isinstance(built.op, Final):
