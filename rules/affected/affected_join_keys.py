@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemill.plan.ops import JOIN_KINDS, Join, Net
+from tidemill.plan.kinds import JOIN_KINDS
+from tidemill.plan.ops import Join, Net
 from tidemill.rule.build import keys, negate, node, total
 from tidemill.rule.match import Match
 from tidemill.rule.result import Result

@@ -36,10 +36,12 @@ from tidemill.memo.events import Event
 from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
 from tidemill.plan.expr import expr_from_json
+from tidemill.plan.kinds import one_of
 from tidemill.plan.query import Query
 from tidemill.rule.engine import Budget, explore
 from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
+from tidemill.search.contract.kinds import POLICIES
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.service.planner import plan_run
 from tidemill.search.space.seed import Seeding, candidates, keep, keep_result
@@ -209,7 +211,7 @@ def _planned(block: Block, query: Query) -> tuple[str, frozenset[str]]:
         kept = frozenset(c.name for c in every.candidates)
     request = PlanRequest(
         query=query,
-        policy=next(iter(block.values("policy")), "AUTO"),
+        policy=one_of(POLICIES, next(iter(block.values("policy")), "AUTO"), "policy"),
         sources=sources,
         states=kept,
         first=any(k == "first" for k, _ in block.flags),

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tidemill.plan.ops import JOIN_KINDS, Filter, Join
+from tidemill.plan.kinds import JOIN_KINDS
+from tidemill.plan.ops import Filter, Join
 from tidemill.rule.match import Match
 from tidemill.rule.result import Result
 from tidemill.rule.rule import rule

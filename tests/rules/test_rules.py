@@ -69,8 +69,3 @@ def test_the_readme_lists_the_packs_and_their_rules_in_their_order() -> None:
         names = ", ".join(f"`{rule.name}`" for rule in RULES.values() if rule.pack == pack.name)
         rows.append(f"| `{pack.name}` | {pack.published}: {pack.method} | {names} |")
     assert "\n".join(rows) in (FOLDER / "README.md").read_text(encoding="utf-8")
-
-
-def test_the_rules_are_tried_in_the_order_of_their_packs() -> None:
-    packs = ("delta", "positive_negative", "outer_join_view", "higher_order", "lineage", "affected", "recompute")
-    assert tuple(dict.fromkeys(rule.pack for rule in RULES.values())) == (*packs, "explore")

@@ -6,7 +6,8 @@ import pytest
 
 from cost_model.default import MODEL
 from tidemill.cost.costing import BROADCAST_ROWS, Facts, Read, Rows, row_bytes
-from tidemill.plan.ops import Join, JoinKind, Keys, Op
+from tidemill.plan.kinds import JoinKind
+from tidemill.plan.ops import Join, Keys, Op
 from tidemill.text.parser import parse_query
 from tidemill.tvr.form import DELTA, SNAPSHOT, FormKind
 

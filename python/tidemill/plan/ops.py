@@ -7,18 +7,13 @@ Two families. Those of queries come from the JVM. Those of the rewriter describe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias
 
 from tidemill.plan.expr import Expr
+from tidemill.plan.kinds import JoinKind, StatePart
 
 Named: TypeAlias = tuple[tuple[int, Expr], ...]
 """Columns with what computes them: ((column id, expression), ...)."""
-
-JoinKind: TypeAlias = Literal["inner", "left", "right", "full", "semi", "anti", "existence"]
-JOIN_KINDS: frozenset[JoinKind] = frozenset(get_args(JoinKind))
-StatePart: TypeAlias = Literal["", "before", "since"]
-"""Of a state that stands at a later moment than the view's content: all of it, what was there at the content's moment,
-or what came since."""
 
 
 @dataclass(frozen=True, slots=True)

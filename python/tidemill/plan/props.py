@@ -12,6 +12,7 @@ from enum import Enum
 from tidemill.plan.aggregates import additive, order_sensitive
 from tidemill.plan.columns import Columns
 from tidemill.plan.expr import Col, Expr, Lit
+from tidemill.plan.kinds import JoinKind
 from tidemill.plan.ops import (
     Aggregate,
     Filter,
@@ -154,7 +155,7 @@ def _through(keys: frozenset[frozenset[int]], named: Sequence[tuple[int, Expr]])
     return frozenset(frozenset(renamed[c] for c in key) for key in keys if key <= renamed.keys())
 
 
-def _join_columns(kind: str, exists: int | None, inputs: Sequence[Props]) -> tuple[int, ...]:
+def _join_columns(kind: JoinKind, exists: int | None, inputs: Sequence[Props]) -> tuple[int, ...]:
     if kind in {"semi", "anti"}:
         return inputs[0].columns
     if kind == "existence":
@@ -164,7 +165,7 @@ def _join_columns(kind: str, exists: int | None, inputs: Sequence[Props]) -> tup
 
 
 def _join_keys(
-    kind: str, condition: Sequence[Expr], inputs: Sequence[Props], query: Query
+    kind: JoinKind, condition: Sequence[Expr], inputs: Sequence[Props], query: Query
 ) -> frozenset[frozenset[int]]:
     if kind in {"semi", "anti", "existence"}:
         return inputs[0].keys

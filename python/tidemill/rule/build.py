@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tidemill.memo.memo import Built, Node
 from tidemill.plan.expr import Expr
+from tidemill.plan.kinds import JoinKind
 from tidemill.plan.ops import (
     Empty,
     Filter,
     Join,
-    JoinKind,
     KeyFilter,
     Keys,
     Named,

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias, TypeVar, overload
 
-from tidemill.plan.ops import Join, JoinKind, Op
+from tidemill.plan.kinds import JoinKind
+from tidemill.plan.ops import Join, Op
 from tidemill.rule.match import Match
 from tidemill.rule.result import Result
 

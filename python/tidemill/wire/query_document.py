@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidemill.plan.expr import Expr, expr_from_json, type_to_text
+from tidemill.plan.kinds import JOIN_KINDS, SOURCE_KINDS, one_of
 from tidemill.plan.ops import (
     Aggregate,
     Filter,
@@ -84,7 +85,7 @@ def _call(data: Mapping[str, Any]) -> Call:
 def _source(data: Mapping[str, Any]) -> SourceInfo:
     return SourceInfo(
         source=data["source"],
-        kind=data["kind"],
+        kind=one_of(SOURCE_KINDS, data["kind"], "a source's kind"),
         name=data["name"],
         id=data["id"],
         fields=tuple((n, type_to_text(t), bool(nullable)) for n, t, nullable in data["fields"]),
@@ -109,7 +110,9 @@ def _op(data: Mapping[str, Any]) -> Op:
         case "project":
             return Project(_named(data["columns"]))
         case "join":
-            return Join(data["kind"], _exprs(data["condition"]), data.get("exists"))
+            return Join(
+                one_of(JOIN_KINDS, data["kind"], "a join's kind"), _exprs(data["condition"]), data.get("exists")
+            )
         case "aggregate":
             return Aggregate(_named(data["keys"]), _named(data["aggregates"]))
         case "union":

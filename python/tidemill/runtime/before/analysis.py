@@ -13,6 +13,7 @@ from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.errors import TidemillError
 from tidemill.runtime.view.definition import Definition
 from tidemill.runtime.view.record import Record
+from tidemill.search.contract.kinds import Policy
 from tidemill.wire import built as wire
 from tidemill.wire.built import Type
 
@@ -236,7 +237,7 @@ def functions(document: Document) -> dict[str, str]:
     return found
 
 
-def check_findings(document: Document, policy: str) -> None:
+def check_findings(document: Document, policy: Policy) -> None:
     """Refuses what a view may not be made of.
 
     Raises TIDEMILL_TEMPORARY_OBJECT, or TIDEMILL_NON_DETERMINISTIC unless the policy is FULL.

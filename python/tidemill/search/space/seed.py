@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from tidemill.memo.memo import Expression, Memo, Node
 from tidemill.plan.expr import Col
+from tidemill.plan.kinds import StatePart
 from tidemill.plan.ops import (
     Aggregate,
     Answer,
@@ -24,7 +25,6 @@ from tidemill.plan.ops import (
     Project,
     ResultScan,
     Scan,
-    StatePart,
     StateScan,
     Sum,
     Tree,
