@@ -2,7 +2,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemill.plan.ops import Aggregate, Filter, Join, Limit, Net, Op, Opaque, Project, RowWise, Union, Unsign, Window
+from tidemill.plan.ops import (
+    Aggregate,
+    Filter,
+    Join,
+    Limit,
+    Net,
+    Opaque,
+    Project,
+    QueryOp,
+    RowWise,
+    Union,
+    Unsign,
+    Window,
+)
 from tidemill.rule.build import node, total
 from tidemill.rule.match import Match
 from tidemill.rule.result import Result
@@ -10,7 +23,7 @@ from tidemill.rule.rule import rule
 
 
 @rule(Aggregate, Filter, Join, Limit, Opaque, Project, Union, RowWise, Window)
-def merge_delta(m: Match[Op]) -> Iterator[Result]:
+def merge_delta(m: Match[QueryOp]) -> Iterator[Result]:
     """The new snapshot is the old one plus the delta.
 
     Matches:  Q                   Yields:  Q.new = net(Q.old + delta Q)

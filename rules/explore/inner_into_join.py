@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemill.plan.expr import Col
-from tidemill.plan.ops import Filter, Join, Op, Project
+from tidemill.plan.ops import Filter, Join, Project, QueryOp
 from tidemill.rule.match import Match, Relation
 from tidemill.rule.result import Equivalent, Result
 from tidemill.rule.rule import rule
@@ -39,7 +39,7 @@ def _first(m: Match[Join], i: int, op: Join, left: Relation, right: Relation) ->
     after = tuple(e for e in m.op.condition if m.read(e) & set(added))
     before = tuple(e for e in m.op.condition if e not in after)
     joined = m.derive(Join("inner", before), *inputs)
-    top: Op = op
+    top: QueryOp = op
     below: tuple[Relation, ...] = (joined, right)
     columns = {*of_inputs, *(added if op.kind in {"left", "existence"} else ())}
     if after:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemill.plan.ops import Aggregate, Filter, Join, Limit, Net, Op, Opaque, Project, RowWise, Union, Window
+from tidemill.plan.ops import Aggregate, Filter, Join, Limit, Net, Opaque, Project, QueryOp, RowWise, Union, Window
 from tidemill.rule.build import negate, node, total
 from tidemill.rule.match import Match
 from tidemill.rule.result import Result
@@ -10,7 +10,7 @@ from tidemill.rule.rule import rule
 
 
 @rule(Filter, Project, Union, Join, Aggregate, Limit, Opaque, RowWise, Window)
-def difference(m: Match[Op]) -> Iterator[Result]:
+def difference(m: Match[QueryOp]) -> Iterator[Result]:
     """The delta is the new snapshot minus the old one.
 
     Matches:  Q                   Yields:  delta = net(Q.new - Q.old)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 DataType: TypeAlias = Any
 """A Spark type as parsed `DataType.json`: a string such as `"long"`, or a mapping for nested types."""
@@ -87,6 +87,8 @@ def expr_to_json(expr: Expr) -> dict[str, Any]:
             return {"cast": expr_to_json(child), "to": type_from_text(to)}
         case Evaluate(number, buffers):
             return {"evaluate": number, "buffers": [expr_to_json(b) for b in buffers]}
+        case _:
+            assert_never(expr)
 
 
 def expr_from_json(data: Mapping[str, Any]) -> Expr:
@@ -133,8 +135,10 @@ def children(expr: Expr) -> Sequence[Expr]:
             return (child,)
         case Evaluate(_, buffers):
             return buffers
-        case _:
+        case Col() | Handle() | Lit():
             return ()
+        case _:
+            assert_never(expr)
 
 
 def walk(expr: Expr) -> Iterator[Expr]:

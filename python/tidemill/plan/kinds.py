@@ -13,6 +13,12 @@ JOIN_KINDS: frozenset[JoinKind] = frozenset(get_args(JoinKind))
 SourceKind: TypeAlias = Literal["files", "delta", "view", "static"]
 SOURCE_KINDS: frozenset[SourceKind] = frozenset(get_args(SourceKind))
 
+OperatorName: TypeAlias = Literal[
+    "scan", "filter", "project", "join", "aggregate", "union", "sort", "limit", "row_wise", "window", "opaque"
+]
+"""Names of the operators of queries, in the query document and in plans as text."""
+OPERATOR_NAMES: frozenset[OperatorName] = frozenset(get_args(OperatorName))
+
 StatePart: TypeAlias = Literal["", "before", "since"]
 """Of a state that stands at a later moment than the view's content: all of it, what was there at the content's moment,
 or what came since."""

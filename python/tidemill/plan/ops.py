@@ -7,7 +7,7 @@ Two families. Those of queries come from the JVM. Those of the rewriter describe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from tidemill.plan.expr import Expr
 from tidemill.plan.kinds import JoinKind, StatePart
@@ -359,9 +359,9 @@ Op: TypeAlias = QueryOp | FormOp
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """An operator over its inputs."""
+    """An operator of a query over its inputs."""
 
-    op: Op
+    op: QueryOp
     inputs: tuple[Tree, ...] = ()
 
 
@@ -370,27 +370,27 @@ def state_of(op: Op) -> str | None:
     match op:
         case StateScan(name=name) | LookUp(StateScan(name=name)):
             return name
-        case _:
+        case _:  # of all there are, these two read states
             return None
 
 
 def columns_of(tree: Tree) -> tuple[int, ...]:
     """The column ids of a tree of a query, in order."""
     match tree.op:
-        case Scan(_, columns, _) | Changes(_, columns, _, _):
+        case Scan(_, columns, _):
             return tuple(c for c, _ in columns)
         case Project(columns):
             return tuple(c for c, _ in columns)
         case Aggregate(keys, calls):
             return tuple(c for c, _ in (*keys, *calls))
-        case Union(ids, _) | Empty(ids, _):
-            return ids
-        case RowWise(columns=ids) | Window(columns=ids) | Opaque(columns=ids):
+        case Union(ids, _) | RowWise(columns=ids) | Window(columns=ids) | Opaque(columns=ids):
             return ids
         case Join(kind="inner" | "left" | "right" | "full"):
             return tuple(c for i in tree.inputs for c in columns_of(i))
         case Join(kind="existence", exists=exists):
             assert exists is not None
             return (*columns_of(tree.inputs[0]), exists)
-        case _:
+        case Join() | Filter() | Sort() | Limit():
             return columns_of(tree.inputs[0])
+        case _:
+            assert_never(tree.op)

@@ -11,7 +11,7 @@ from tidemill.plan.aggregates import Additive, additive, order_sensitive
 from tidemill.plan.columns import Columns
 from tidemill.plan.expr import TRUE, Col, Expr
 from tidemill.plan.grouping import exactly, is_exact
-from tidemill.plan.ops import Aggregate, Empty, Final, Join, Named, Op, Partial, Project, Scan, Union
+from tidemill.plan.ops import Aggregate, Empty, Final, Join, Named, Partial, Project, QueryOp, Scan, Union
 from tidemill.plan.props import Props, equi_keys, not_null
 from tidemill.plan.query import Query
 from tidemill.rule.build import keys, node, total, with_keys
@@ -33,8 +33,8 @@ from tidemill.tvr.form import (
     over,
 )
 
-Operator = TypeVar("Operator", bound=Op)
-Matched = TypeVar("Matched", bound=Op, covariant=True)
+Operator = TypeVar("Operator", bound=QueryOp)
+Matched = TypeVar("Matched", bound=QueryOp, covariant=True)
 """The operators that a rule matches."""
 
 
@@ -235,17 +235,17 @@ class Match(Generic[Matched]):
 
     # -- other relations ----------------------------------------------------------------------------------------------
 
-    def derive(self, op: Op, *inputs: Relation) -> Relation:
+    def derive(self, op: QueryOp, *inputs: Relation) -> Relation:
         """The relation that an operator of a query makes of others; the same one each time."""
         numbers = tuple(i.number for i in inputs)
         return self._relation(self._memo.relation(op, numbers))
 
-    def ways(self, relation: Relation) -> Iterator[tuple[Op, tuple[Relation, ...]]]:
+    def ways(self, relation: Relation) -> Iterator[tuple[QueryOp, tuple[Relation, ...]]]:
         """All ways to write a relation that are known, the first one first."""
         for op, inputs in tuple(self._memo.tvrs[relation.number].expressions):
             yield op, tuple(map(self._relation, inputs))
 
-    def ways_below(self, relation: Relation) -> Iterator[tuple[Op, tuple[Relation, ...]]]:
+    def ways_below(self, relation: Relation) -> Iterator[tuple[QueryOp, tuple[Relation, ...]]]:
         """Those, and those of what it only drops columns of."""
         for op, inputs in self.ways(relation):
             if isinstance(op, Project) and all(e == Col(c) for c, e in op.columns):

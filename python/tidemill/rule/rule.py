@@ -16,14 +16,14 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeAlias, TypeVar, overload
 
 from tidemill.plan.kinds import JoinKind
-from tidemill.plan.ops import Join, Op
+from tidemill.plan.ops import Join, QueryOp
 from tidemill.rule.match import Match
 from tidemill.rule.result import Result
 
-A = TypeVar("A", bound=Op)
-B = TypeVar("B", bound=Op)
-C = TypeVar("C", bound=Op)
-D = TypeVar("D", bound=Op)
+A = TypeVar("A", bound=QueryOp)
+B = TypeVar("B", bound=QueryOp)
+C = TypeVar("C", bound=QueryOp)
+D = TypeVar("D", bound=QueryOp)
 Body: TypeAlias = Callable[[Match[A]], Iterator[Result]]
 
 
@@ -38,13 +38,13 @@ class Rule:
 
     name: str
     pack: str
-    operators: tuple[type[Op], ...]
+    operators: tuple[type[QueryOp], ...]
     body: Body[Any]
     doc: str
     where: tuple[tuple[str, frozenset[str]], ...] = ()
     basic: bool = False
 
-    def matches(self, op: Op) -> bool:
+    def matches(self, op: QueryOp) -> bool:
         """True if the rule is about relations that are written with this operator."""
         return isinstance(op, self.operators) and all(getattr(op, field) in values for field, values in self.where)
 
@@ -70,7 +70,7 @@ def rule(a: type[A], b: type[B], c: type[C], d: type[D], /) -> Callable[[Body[A 
 
 
 @overload
-def rule(*operators: type[Op]) -> Callable[[Body[Op]], Rule]: ...
+def rule(*operators: type[QueryOp]) -> Callable[[Body[QueryOp]], Rule]: ...
 
 
 def rule(*operators: type[Any], **where: str | Set[str]) -> Callable[[Body[Any]], Rule]:

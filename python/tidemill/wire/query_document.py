@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, assert_never
 
 from tidemill.plan.expr import Expr, expr_from_json, type_to_text
-from tidemill.plan.kinds import JOIN_KINDS, SOURCE_KINDS, one_of
+from tidemill.plan.kinds import JOIN_KINDS, OPERATOR_NAMES, SOURCE_KINDS, one_of
 from tidemill.plan.ops import (
     Aggregate,
     Filter,
     Join,
     Limit,
     Named,
-    Op,
     Opaque,
     Project,
+    QueryOp,
     RowWise,
     Scan,
     Sort,
@@ -101,8 +101,9 @@ def _tree(data: Mapping[str, Any]) -> Tree:
     return Tree(_op(data), inputs)
 
 
-def _op(data: Mapping[str, Any]) -> Op:
-    match data["op"]:
+def _op(data: Mapping[str, Any]) -> QueryOp:
+    name = next((name for name in OPERATOR_NAMES if name == data["op"]), None)
+    match name:
         case "scan":
             return Scan(data["source"], tuple((c, f) for c, f in data["columns"]))
         case "filter":
@@ -132,8 +133,10 @@ def _op(data: Mapping[str, Any]) -> Op:
         case "opaque":
             columns = tuple(data["columns"])
             return Opaque(data["name"], data["node"], data["reason"], columns, data["children"], data["text"])
-        case other:
-            raise ValueError(f"unknown operator on the wire: {other!r}")
+        case None:
+            raise ValueError(f"unknown operator on the wire: {data['op']!r}")
+        case _:
+            assert_never(name)
 
 
 def _exprs(data: Any) -> tuple[Expr, ...]:
