@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from tests.rules.blocks import perform, read_blocks, rewrite
-from tidemill.plan.ops import QueryOp, Scan, Sort
 from tidemill.rule.pack import built_in_packs
 from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
@@ -71,9 +69,3 @@ def test_the_readme_lists_the_packs_and_their_rules_in_their_order() -> None:
         names = ", ".join(f"`{rule.name}`" for rule in RULES.values() if rule.pack == pack.name)
         rows.append(f"| `{pack.name}` | {pack.published}: {pack.method} | {names} |")
     assert "\n".join(rows) in (FOLDER / "README.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("name", ["merge_delta", "difference"])
-def test_what_holds_for_any_relation_names_all_operators(name: str) -> None:
-    """A scan has a rule of its own, and a sort means nothing for a bag."""
-    assert {*RULES[name].operators, Scan, Sort} == {*get_args(QueryOp)}

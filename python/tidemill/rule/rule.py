@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar, get_args, overload
 
 from tidemill.plan.kinds import JoinKind
-from tidemill.plan.ops import Join, QueryOp
+from tidemill.plan.ops import Join, QueryOp, Scan
 from tidemill.rule.match import Match
 from tidemill.rule.result import Result
 
@@ -24,6 +24,8 @@ A = TypeVar("A", bound=QueryOp)
 B = TypeVar("B", bound=QueryOp)
 C = TypeVar("C", bound=QueryOp)
 D = TypeVar("D", bound=QueryOp)
+DERIVED: tuple[type[QueryOp], ...] = tuple(operator for operator in get_args(QueryOp) if operator is not Scan)
+"""The operators that make a relation of others: for rules that hold whatever the operator is."""
 Body: TypeAlias = Callable[[Match[A]], Iterator[Result]]
 
 
