@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-EventKind: TypeAlias = Literal["matched", "applied", "merged", "stopped"]
+EventKind: TypeAlias = Literal["matched", "applied", "merged", "best", "kept", "dropped", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -273,7 +273,7 @@ class Memo:
                 return Scan(source, columns, settled(source, symbol))
             case Changes(source, columns, start, end):
                 return Changes(source, columns, settled(source, start), settled(source, end))
-            case _:  # no other operator speaks of times
+            case _:
                 return op
 
     def _add(self, group: int, expression: Expression) -> bool:

@@ -11,7 +11,6 @@ from tidemill.cost.costing import CONTENT, HELD
 from tidemill.cost.models import cost_model
 from tidemill.memo.memo import Expression
 from tidemill.plan.change import SourceChange
-from tidemill.plan.kinds import SourceKind
 from tidemill.plan.ops import state_of
 from tidemill.rule.engine import TIME_LIMIT, Budget
 from tidemill.rule.registry import load_rules
@@ -290,7 +289,7 @@ def _large_alone(changes: Mapping[int, SourceChange]) -> list[Mapping[int, Sourc
 
 
 def _assumed(
-    source: SourceChange, kind: SourceKind, cycle: tuple[float, float] | None, size: float, grown: float
+    source: SourceChange, kind: str, cycle: tuple[float, float] | None, size: float, grown: float
 ) -> SourceChange:
     """What is taken to happen to a source from run to run.
 
