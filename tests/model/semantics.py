@@ -61,6 +61,11 @@ def run(node: Mapping[str, Any], world: World) -> Relation:
     return _Interpreter(world).node(node)
 
 
+def known() -> frozenset[str]:
+    """Names of the nodes that have a meaning here."""
+    return frozenset(name.removeprefix("op_") for name in vars(_Interpreter) if name.startswith("op_"))
+
+
 class _Interpreter:
     def __init__(self, world: World) -> None:
         self.world = world

@@ -6,6 +6,7 @@ import pytest
 
 from cost_model.default import MODEL
 from tidemill.cost.costing import BROADCAST_ROWS, Facts, Read, Rows, row_bytes
+from tidemill.plan.kinds import JoinKind
 from tidemill.plan.ops import Join, Keys, Op
 from tidemill.text.parser import parse_query
 from tidemill.tvr.form import DELTA, SNAPSHOT, FormKind
@@ -24,7 +25,7 @@ def cost(op: Op, *reads: Read) -> float:
 
 
 @pytest.mark.parametrize("kind", ["inner", "left", "semi", "anti", "existence"])
-def test_what_is_broadcast_is_told_from_bytes(kind: str) -> None:
+def test_what_is_broadcast_is_told_from_bytes(kind: JoinKind) -> None:
     """Spark goes by them; a change, which it is told to broadcast, goes by its rows."""
     join = Join(kind, ())
     narrow, wide = (cost(join, side(1e7), side(ROWS, width)) for width in (NARROW, WIDE))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,10 @@ def children(expr: Expr) -> Sequence[Expr]:
             return (child,)
         case Evaluate(_, buffers):
             return buffers
-        case _:
+        case Col() | Handle() | Lit():
             return ()
+        case _:
+            assert_never(expr)
 
 
 def walk(expr: Expr) -> Iterator[Expr]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, assert_never
 
 from tidemill.plan.datatype import type_to_text
+from tidemill.plan.kinds import JOIN_KINDS, OPERATOR_NAMES, SOURCE_KINDS, one_of
 from tidemill.plan.ops import (
     Aggregate,
     Filter,
     Join,
     Limit,
-    Op,
     Opaque,
     Project,
+    QueryOp,
     RowWise,
     Scan,
     Sort,
@@ -24,7 +25,7 @@ from tidemill.plan.ops import (
 )
 from tidemill.plan.query import Call, Column, Equality, ExpressionInfo, Query, SourceInfo
 from tidemill.wire.expressions import expr_from_json, exprs_from_json, named_from_json, order_from_json
-from tidemill.wire.nodes import inputs_of, kind_of
+from tidemill.wire.nodes import inputs_of
 
 WIRE_VERSION = 1
 
@@ -84,7 +85,7 @@ def _call(data: Mapping[str, Any]) -> Call:
 def _source(data: Mapping[str, Any]) -> SourceInfo:
     return SourceInfo(
         source=data["source"],
-        kind=data["kind"],
+        kind=one_of(SOURCE_KINDS, data["kind"], "a source's kind"),
         name=data["name"],
         id=data["id"],
         fields=tuple((n, type_to_text(t), bool(nullable)) for n, t, nullable in data["fields"]),
@@ -100,8 +101,9 @@ def _tree(data: Mapping[str, Any]) -> Tree:
     return Tree(_op(data), inputs)
 
 
-def _op(data: Mapping[str, Any]) -> Op:
-    match kind_of(data):
+def _op(data: Mapping[str, Any]) -> QueryOp:
+    name = next((name for name in OPERATOR_NAMES if name == data["op"]), None)
+    match name:
         case "scan":
             return Scan(data["source"], tuple((c, f) for c, f in data["columns"]))
         case "filter":
@@ -109,7 +111,8 @@ def _op(data: Mapping[str, Any]) -> Op:
         case "project":
             return Project(named_from_json(data["columns"]))
         case "join":
-            return Join(data["kind"], exprs_from_json(data["condition"]), data.get("exists"))
+            kind = one_of(JOIN_KINDS, data["kind"], "a join's kind")
+            return Join(kind, exprs_from_json(data["condition"]), data.get("exists"))
         case "aggregate":
             return Aggregate(named_from_json(data["keys"]), named_from_json(data["aggregates"]))
         case "union":
@@ -126,8 +129,10 @@ def _op(data: Mapping[str, Any]) -> Op:
         case "opaque":
             columns = tuple(data["columns"])
             return Opaque(data["name"], data["node"], data["reason"], columns, data["children"], data["text"])
-        case other:
-            raise ValueError(f"unknown operator on the wire: {other!r}")
+        case None:
+            raise ValueError(f"unknown operator on the wire: {data['op']!r}")
+        case _:
+            assert_never(name)
 
 
 def read_limit(data: Mapping[str, Any]) -> Limit:

@@ -15,6 +15,7 @@ from tidemill.plan.datatype import DataType
 from tidemill.plan.expr import Col, Expr, Lit, fn
 from tidemill.runtime.view.definition import Definition
 from tidemill.runtime.view.record import Record
+from tidemill.search.contract.kinds import Policy
 from tidemill.wire import nodes
 
 Document = Mapping[str, Any]
@@ -238,7 +239,7 @@ def functions(document: Document) -> dict[str, str]:
     return found
 
 
-def check_findings(document: Document, policy: str) -> None:
+def check_findings(document: Document, policy: Policy) -> None:
     """Refuses what a view may not be made of.
 
     Raises TIDEMILL_TEMPORARY_OBJECT, or TIDEMILL_NON_DETERMINISTIC unless the policy is FULL.

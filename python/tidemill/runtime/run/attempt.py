@@ -28,6 +28,7 @@ from tidemill.runtime.view.arrivals import Arrived
 from tidemill.runtime.view.history import Counts, RunRow
 from tidemill.runtime.view.record import File, Record, StoredPiece, StoredState
 from tidemill.runtime.view.views import Lost, View
+from tidemill.search.contract.kinds import RunKind
 from tidemill.search.contract.run_plan import RunPlan, StateSpec
 from tidemill.sources.registry import check_undisturbed
 
@@ -51,7 +52,7 @@ class Occasion:
         return max(0, (time.time_ns() // 1000 - self.started_at) // 1000)
 
 
-def row_of(view: View, occasion: Occasion, kind: str, situation: Situation) -> RunRow:
+def row_of(view: View, occasion: Occasion, kind: RunKind, situation: Situation) -> RunRow:
     """The row of a run of this kind, with what is known before it runs."""
     return RunRow(
         run=None,
@@ -166,7 +167,7 @@ def run_without_output(view: View, situation: Situation, occasion: Occasion) -> 
 
 def _before(view: View, situation: Situation) -> Record:
     """The last record; of a view without any, one in which nothing has happened."""
-    row = RunRow(run=None, view="", point=1, trigger="", kind="")
+    row = RunRow(run=None, view="", point=1, trigger="", kind="NO_DATA")
     return view.head or Record(0, row, None, None, (), {}, (), situation.fingerprint, situation.functions)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import assert_never
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.cost.costing import LOOKED_UP_KEYS
@@ -54,6 +55,10 @@ class Outcome:
                 self.delta = written
             case "held":
                 self.held = written
+            case "shared":
+                pass  # its readers find it by the step's name
+            case _:
+                assert_never(step.target)
 
 
 def carry_out(
@@ -115,7 +120,7 @@ def _written(
             plan = nodes.observe("result", [ROWS], plan)
         case "shared":
             path = stage.shared()
-        case _:
+        case "delta" | "held":
             path = stage.delta()
             count, _ = columns[-1]
             plan = nodes.observe("delta", signed_counts(count), plan)
@@ -137,5 +142,5 @@ def _pieces(step: Step, before: tuple[StoredPiece, ...], written: Written) -> tu
             tail = before[step.first :]
             taken, segments = sum(p.rows for p in tail), sum(p.segments for p in tail)
             return (*before[: step.first], StoredPiece(written.files, written.rows, taken, segments, step.order))
-        case _:
+        case "base" | None:
             return (StoredPiece(written.files, written.rows, written.rows, 0, step.order),)

@@ -18,6 +18,7 @@ from typing import Any
 from tidemill.plan.datatype import DataType
 from tidemill.runtime.storage.files import numbered
 from tidemill.runtime.view.arrivals import Rows, expectations, per_cycle
+from tidemill.search.contract.kinds import Policy
 from tidemill.sql.codec import from_json
 from tidemill.sql.statements import (
     Action,
@@ -60,7 +61,7 @@ class Terms:
     a cycle, by its name, where EXPECT says so.
     """
 
-    policy: str
+    policy: Policy
     captured: Mapping[str, str]
     cycle: Mapping[str, Rows] = field(default_factory=dict)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from tidemill.search.contract.kinds import Mode, PlanKind, Target
 from tidemill.search.contract.stored import Asked
 from tidemill.wire import questions
 from tidemill.wire.nodes import Kind, Node
@@ -33,9 +34,9 @@ class Step:
     """
 
     name: str
-    target: str
+    target: Target
     state: str | None
-    mode: str | None
+    mode: Mode | None
     plan: Node
     columns: tuple[tuple[int, str], ...]
     volume: Volume
@@ -68,7 +69,7 @@ class RunPlan:
     measured. `asked`: what it asks states for by few keys, by their names.
     """
 
-    kind: str
+    kind: PlanKind
     reason: str | None
     steps: tuple[Step, ...]
     methods: tuple[str, ...]

@@ -30,6 +30,7 @@ from tidemill.plan.query import COUNT_FIELD, Query, count_field
 from tidemill.search.choose.extract import Chosen, Extractor
 from tidemill.search.choose.settle import Run, preference_apart
 from tidemill.search.choose.sharing import Shared
+from tidemill.search.contract.kinds import Mode, PlanKind
 from tidemill.search.contract.run_plan import StateSpec, Step, Volume
 from tidemill.search.contract.stored import Asked
 from tidemill.search.keep.compaction import Compaction
@@ -187,7 +188,7 @@ class Assembly:
         self._staged[number] = Staged(step, tuple((c, f) for c, f, _ in candidate.scan.columns), signed)
         self._extractor.stage(group)
 
-    def _write(self, candidate: Candidate, mode: str, group: int, lowered: Lowered, volume: Volume) -> None:
+    def _write(self, candidate: Candidate, mode: Mode, group: int, lowered: Lowered, volume: Volume) -> None:
         step = _state_step(candidate, mode, lowered, volume)
         if mode == "base" and (order := self._orders.get(candidate.name)) is not None:
             step = replace(step, order=order)
@@ -207,7 +208,7 @@ class Assembly:
             self._specs.append(_spec(candidate, self.found))
             self._behind.add(candidate.name)
 
-    def hold(self, change: int, mode: str) -> None:
+    def hold(self, change: int, mode: Mode) -> None:
         """The view's signed change, net, to be held back until a run with output; `mode`: base or segment."""
         lowered, volume = self.lower(change, net=True)
         assert lowered.count is not None
@@ -267,7 +268,7 @@ class Assembly:
 
     def plan(
         self,
-        kind: str,
+        kind: PlanKind,
         reason: str | None,
         rivals: Callable[[], Sequence[Alternative]],
         points: Sequence[PlannedPoint],
@@ -314,7 +315,7 @@ def _shuffled(extractor: Chosen, e: Expression) -> float:
     return float(sum(rows))
 
 
-def _state_step(candidate: Candidate, mode: str, lowered: Lowered, volume: Volume) -> Step:
+def _state_step(candidate: Candidate, mode: Mode, lowered: Lowered, volume: Volume) -> Step:
     columns = _columns(candidate, lowered)
     return Step(f"{mode} of {candidate.name}", "state", candidate.name, mode, lowered.node, columns, volume)
 
