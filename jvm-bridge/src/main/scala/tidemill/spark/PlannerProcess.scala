@@ -14,7 +14,8 @@ import py4j.JavaServer
 
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.tidemill.Bridge
+import org.apache.spark.sql.tidemill.base.Errors
+import org.apache.spark.sql.tidemill.bridge.Bridge
 
 /**
  * The planner's process, for JVMs that no Python driver stands behind: spark-sql, Thrift server, Connect server.
