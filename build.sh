@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one entry: ./build.sh setup | demo | test | check | bench NAME | soak --hours N | jar
+# The one entry: ./build.sh setup | demo | test | check | fmt | bench NAME | soak --hours N | jar
 # Every command does the set-up it needs; needs Python 3.11 or later, Java 17, and PyPI and Maven in reach.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -42,7 +42,15 @@ check() {
   environment
   ruff format --check .
   ruff check .
+  python jvm-bridge/format.py --check
   mypy
+}
+
+fmt() {
+  environment
+  ruff format .
+  ruff check --fix .
+  python jvm-bridge/format.py
 }
 
 bench() { setup; python -m benchmarks "$@"; }
@@ -50,7 +58,7 @@ bench() { setup; python -m benchmarks "$@"; }
 soak() { setup; python -m tests.soak "$@"; }
 
 case "${1:-}" in
-  setup | demo | test | check | bench | soak) "$@" ;;
+  setup | demo | test | check | fmt | bench | soak) "$@" ;;
   jar) environment; shift; jar "$@" ;;
   *) sed -n '2,3s/^# //p' "$0" >&2; exit 2 ;;
 esac

@@ -39,7 +39,8 @@ object Planner {
         case e: TidemillException => throw e // it could not be started
         // It may have died since the last statement without anybody noticing. To parse changes nothing.
         case NonFatal(_) if method == "parse" && attached.isEmpty && PlannerProcess.hasEnded =>
-          try ask() catch { case NonFatal(e) => failed(e) }
+          try ask()
+          catch { case NonFatal(e) => failed(e) }
         case NonFatal(e) => failed(e)
       }
     answer match {

@@ -27,10 +27,12 @@ class TidemillException(
     sqlState = Some(state),
     messageTemplate = Some(message))
 
-/** The same, with a place in the text of the statement. */
+/**
+ * The same, with a place in the text of the statement. The public constructors of Spark's class look the condition up in
+ * Spark's table: the stand-in given here is in it, and all is overridden.
+ */
 class TidemillParseException(
     condition: String, state: String, text: String, parameters: Map[String, String], sql: String, origin: Origin)
-  // The public constructors look the condition up in Spark's table; this stand-in is in it, and all is overridden.
   extends ParseException(Some(sql), origin, "PARSE_SYNTAX_ERROR", Map("error" -> "", "hint" -> "")) {
 
   override def getCondition: String = condition
@@ -61,7 +63,8 @@ object Errors {
   /** condition -> (SQLSTATE, message with `<parameter>`s): the file that the Python side uses. */
   private lazy val table: Map[String, (String, String)] =
     Using.resource(getClass.getResourceAsStream("/tidemill/errors.json")) { stream =>
-      JsonMethods.parse(Source.fromInputStream(stream)(Codec.UTF8).mkString).asInstanceOf[JObject].obj.map { case (name, entry) =>
+      val entries = JsonMethods.parse(Source.fromInputStream(stream)(Codec.UTF8).mkString).asInstanceOf[JObject].obj
+      entries.map { case (name, entry) =>
         name -> (((entry \ "sqlState").extract[String], (entry \ "message").extract[String]))
       }.toMap
     }

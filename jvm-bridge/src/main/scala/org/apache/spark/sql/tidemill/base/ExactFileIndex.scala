@@ -24,7 +24,8 @@ private[tidemill] class ExactFileIndex(
   override protected val leafFiles: mutable.LinkedHashMap[Path, FileStatus] =
     mutable.LinkedHashMap.from(files.map(f => f.getPath -> f))
 
-  override protected val leafDirToChildrenFiles: Map[Path, Array[FileStatus]] = files.toArray.groupBy(_.getPath.getParent)
+  override protected val leafDirToChildrenFiles: Map[Path, Array[FileStatus]] =
+    files.toArray.groupBy(_.getPath.getParent)
 
   private lazy val partitions: PartitionSpec = spec
 
@@ -60,7 +61,8 @@ private[tidemill] class ExactFileIndex(
 
 private[tidemill] object ExactFileIndex {
   /** Over `files`, with partition columns as the folders below `roots` alone tell them. */
-  def guessing(session: SparkSession, roots: Seq[Path], files: Seq[FileStatus], options: Map[String, String]): ExactFileIndex = {
+  def guessing(
+      session: SparkSession, roots: Seq[Path], files: Seq[FileStatus], options: Map[String, String]): ExactFileIndex = {
     lazy val index: ExactFileIndex = new ExactFileIndex(session, roots, files, options, index.inferred())
     index
   }

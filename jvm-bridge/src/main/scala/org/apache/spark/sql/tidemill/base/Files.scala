@@ -3,14 +3,19 @@ package org.apache.spark.sql.tidemill.base
 import java.io.FileNotFoundException
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.attribute.{PosixFileAttributeView, PosixFilePermissions}
-import java.nio.file.{FileAlreadyExistsException, Files => Nio, NoSuchFileException, Path => NioPath, Paths, StandardCopyOption, StandardOpenOption}
+import java.nio.file.{
+  FileAlreadyExistsException, Files => Nio, NoSuchFileException, Path => NioPath, Paths, StandardCopyOption,
+  StandardOpenOption
+}
 import java.util.UUID
 
 import scala.annotation.tailrec
 import scala.util.{Try, Using}
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{FileAlreadyExistsException => HadoopExists, FileContext, FileStatus, FileSystem, Options, Path}
+import org.apache.hadoop.fs.{
+  FileAlreadyExistsException => HadoopExists, FileContext, FileStatus, FileSystem, Options, Path
+}
 import org.apache.hadoop.fs.permission.FsPermission
 import org.json4s._
 
@@ -26,6 +31,7 @@ import org.apache.spark.util.ThreadUtils
 object Files {
   /** Threads of the driver that list directories; listing costs waiting, not computing. */
   private val ListingThreads = 8
+  private val IfAbsent = Options.CreateFileOptionKeys.FS_OPTION_CREATE_CONDITIONAL_OVERWRITE
 
   /** `text` as an absolute path with scheme. */
   def qualified(text: String, conf: Configuration): Path = qualified(new Path(text), conf)
@@ -55,7 +61,8 @@ object Files {
   }
 
   /** What lies directly in each of `folders`; nothing for those that do not exist. */
-  def eachFolder(folders: Seq[Path], conf: Configuration): Seq[FileStatus] = eachInThreads(folders)(children(_, conf)).flatten
+  def eachFolder(folders: Seq[Path], conf: Configuration): Seq[FileStatus] =
+    eachInThreads(folders)(children(_, conf)).flatten
 
   /** Which of `paths` do not exist. */
   def missing(paths: Seq[String], conf: Configuration): Seq[String] =
@@ -92,11 +99,11 @@ object Files {
     fs.getScheme match {
       case "file" => created(unlessTaken(linkNew(local(path), text, fs)))
       case "hdfs" | "viewfs" => created(unlessTaken(renameNew(path, text, conf)))
-      case _ if fs.hasPathCapability(path.getParent, Options.CreateFileOptionKeys.FS_OPTION_CREATE_CONDITIONAL_OVERWRITE) =>
+      case _ if fs.hasPathCapability(path.getParent, IfAbsent) =>
         created(putNew(fs, path, text))
       case scheme =>
-        val reason = s"the file system '$scheme' (${fs.getClass.getName}) has no operation that creates a file only if it is absent"
-        JObject("refused" -> JString(reason))
+        val system = s"the file system '$scheme' (${fs.getClass.getName})"
+        JObject("refused" -> JString(s"$system has no operation that creates a file only if it is absent"))
     }
   }
 
@@ -141,9 +148,8 @@ object Files {
 
   /** Object stores: the put itself carries the condition; losing shows when the stream is closed, at the latest. */
   private def putNew(fs: FileSystem, target: Path, text: String): Boolean = {
-    val option = Options.CreateFileOptionKeys.FS_OPTION_CREATE_CONDITIONAL_OVERWRITE
     try {
-      val out = fs.createFile(target).overwrite(true).recursive().must(option, true).build()
+      val out = fs.createFile(target).overwrite(true).recursive().must(IfAbsent, true).build()
       Using.resource(out)(_.write(text.getBytes(UTF_8)))
       true
     } catch {
@@ -186,7 +192,9 @@ object Files {
   def deleteEmpty(folder: Path, conf: Configuration): Unit = {
     val fs = folder.getFileSystem(conf)
     // looked at first, because object stores may take a folder that holds something; refused by all others
-    if (children(folder, conf).isEmpty) try fs.delete(folder, false) catch { case _: java.io.IOException => }
+    if (children(folder, conf).isEmpty)
+      try fs.delete(folder, false)
+      catch { case _: java.io.IOException => }
   }
 
   private def local(path: Path): NioPath = Paths.get(path.toUri.getPath)
@@ -198,15 +206,17 @@ object Files {
     if (!Nio.isDirectory(target.getParent)) fs.mkdirs(new Path(target.getParent.toUri))
     val temporary = target.resolveSibling(temporaryName(target.getFileName.toString))
     val channel = java.nio.channels.FileChannel.open(temporary, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)
-    try Using.resource(channel) { _ =>
-      if (Nio.getFileStore(temporary).supportsFileAttributeView(classOf[PosixFileAttributeView])) {
-        val mode = FsPermission.getFileDefault.applyUMask(FsPermission.getUMask(fs.getConf))
-        val all = Seq(mode.getUserAction, mode.getGroupAction, mode.getOtherAction).map(_.SYMBOL).mkString
-        Nio.setPosixFilePermissions(temporary, PosixFilePermissions.fromString(all))
+    try {
+      Using.resource(channel) { _ =>
+        if (Nio.getFileStore(temporary).supportsFileAttributeView(classOf[PosixFileAttributeView])) {
+          val mode = FsPermission.getFileDefault.applyUMask(FsPermission.getUMask(fs.getConf))
+          val all = Seq(mode.getUserAction, mode.getGroupAction, mode.getOtherAction).map(_.SYMBOL).mkString
+          Nio.setPosixFilePermissions(temporary, PosixFilePermissions.fromString(all))
+        }
+        val bytes = java.nio.ByteBuffer.wrap(text.getBytes(UTF_8))
+        while (bytes.hasRemaining) channel.write(bytes)
+        channel.force(true) // the name must not outlive its content when the machine stops
       }
-      val bytes = java.nio.ByteBuffer.wrap(text.getBytes(UTF_8))
-      while (bytes.hasRemaining) channel.write(bytes)
-      channel.force(true) // the name must not outlive its content when the machine stops
     } catch {
       case failure: Throwable => // a full disk, say: half a file helps nobody
         Try(Nio.deleteIfExists(temporary))
@@ -218,9 +228,11 @@ object Files {
   private def writeTemporary(target: Path, text: String, conf: Configuration): Path = {
     val temporary = new Path(target.getParent, temporaryName(target.getName))
     val fs = target.getFileSystem(conf)
-    try Using.resource(fs.create(temporary, false)) { out =>
-      out.write(text.getBytes(UTF_8))
-      out.hsync()
+    try {
+      Using.resource(fs.create(temporary, false)) { out =>
+        out.write(text.getBytes(UTF_8))
+        out.hsync()
+      }
     } catch {
       case failure: Throwable =>
         Try(fs.delete(temporary, false))

@@ -5,7 +5,7 @@ import org.json4s.jackson.JsonMethods
 
 import org.apache.spark.sql.types.DataType
 
-/** Small readers and writers of json4s values; a missing or ill-typed value is an IllegalArgumentException with its name. */
+/** Readers and writers of json4s values; a missing or ill-typed value is an IllegalArgumentException with its name. */
 private[tidemill] object Json {
   def text(value: JValue, name: String): String = textOption(value, name).getOrElse(wrong(value, name, "a string"))
 
@@ -57,7 +57,8 @@ private[tidemill] object Json {
 
   def ofTexts(values: Iterable[String]): JValue = JArray(values.map(JString(_)).toList)
 
-  def ofMap(values: Iterable[(String, String)]): JValue = JObject(values.map { case (k, v) => k -> (JString(v): JValue) }.toList)
+  def ofMap(values: Iterable[(String, String)]): JValue =
+    JObject(values.map { case (k, v) => k -> (JString(v): JValue) }.toList)
 
   private def wrong(value: JValue, name: String, wanted: String): Nothing =
     throw new IllegalArgumentException(s"'$name' must be $wanted in ${print(value).take(300)}")

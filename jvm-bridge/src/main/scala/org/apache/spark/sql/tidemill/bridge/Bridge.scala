@@ -36,10 +36,10 @@ object Bridge {
     val clone = session.cloneSession()
     parse(confs) match {
       case JObject(fields) => fields.foreach {
-        case (key, JString(value)) => clone.sessionState.conf.setConfString(key, value)
-        case (key, JNull) => clone.sessionState.conf.unsetConf(key)
-        case (key, value) => clone.sessionState.conf.setConfString(key, compact(render(value)))
-      }
+          case (key, JString(value)) => clone.sessionState.conf.setConfString(key, value)
+          case (key, JNull) => clone.sessionState.conf.unsetConf(key)
+          case (key, value) => clone.sessionState.conf.setConfString(key, compact(render(value)))
+        }
       case other => throw new IllegalArgumentException(s"not an object: ${compact(render(other))}")
     }
     clone
@@ -50,7 +50,8 @@ object Bridge {
 
   /** Version of this jar; the Python package must be of the same. */
   lazy val version: String =
-    Using.resource(getClass.getResourceAsStream("/tidemill/version"))(Source.fromInputStream(_)(Codec.UTF8).mkString.trim)
+    Using.resource(getClass.getResourceAsStream("/tidemill/version"))(
+      Source.fromInputStream(_)(Codec.UTF8).mkString.trim)
 
   private def failed(thrown: Throwable): JObject = {
     val e = unwrapped(thrown)
@@ -70,7 +71,8 @@ object Bridge {
 
   /** What the causes of a Throwable say, from the outermost on. */
   private def causes(e: Throwable): List[String] =
-    Iterator.iterate(e.getCause)(_.getCause).takeWhile(_ != null).take(MostCauses).map(c => String.valueOf(c.getMessage)).toList
+    Iterator.iterate(e.getCause)(_.getCause).takeWhile(_ != null).take(MostCauses)
+      .map(c => String.valueOf(c.getMessage)).toList
 
   private val MostCauses = 20
 

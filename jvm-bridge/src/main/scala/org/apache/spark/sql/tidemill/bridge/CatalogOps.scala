@@ -28,7 +28,9 @@ private[tidemill] object CatalogOps {
         if (!table.table.matches("\\w+")) throw QueryCompilationErrors.invalidNameForTableOrDatabaseError(table.table)
         JBool(true)
       case "lookup" =>
-        if (catalog.databaseExists(table.database.get) && catalog.tableExists(table)) describe(catalog.getTableMetadata(table)) else JNull
+        if (catalog.databaseExists(table.database.get) && catalog.tableExists(table))
+          describe(catalog.getTableMetadata(table))
+        else JNull
       case "create_table" =>
         catalog.createTable(described(request, table), Json.flag(request, "ignore_if_exists"), false)
         JBool(true)
@@ -64,13 +66,15 @@ private[tidemill] object CatalogOps {
    */
   private def qualify(session: SparkSession, parts: Seq[String]): JValue = {
     val manager = session.sessionState.catalogManager
+    def isCatalog(name: String): Boolean =
+      name.equalsIgnoreCase(SESSION_CATALOG_NAME) || manager.isCatalogRegistered(name)
     val (catalog, rest) =
-      if (parts.size > 1 && (parts.head.equalsIgnoreCase(SESSION_CATALOG_NAME) || manager.isCatalogRegistered(parts.head)))
-        (parts.head, parts.tail)
+      if (parts.size > 1 && isCatalog(parts.head)) (parts.head, parts.tail)
       else (manager.currentCatalog.name(), parts)
     val ours = catalog.equalsIgnoreCase(SESSION_CATALOG_NAME)
     val full = if (rest.size == 1) manager.currentNamespace.toSeq ++ rest else rest
-    val cased = if (session.sessionState.conf.caseSensitiveAnalysis) full else full.map(_.toLowerCase(java.util.Locale.ROOT))
+    val cased =
+      if (session.sessionState.conf.caseSensitiveAnalysis) full else full.map(_.toLowerCase(java.util.Locale.ROOT))
     JObject(
       "name" -> Json.ofTexts((if (ours) SESSION_CATALOG_NAME else catalog) +: (if (ours) cased else full)),
       "supported" -> JBool(ours && full.size == 2))
@@ -113,10 +117,10 @@ private[tidemill] object CatalogOps {
     val catalog = session.sessionState.catalog
     val old = catalog.getTableMetadata(name)
     catalog.alterTable(old.copy(
-      properties = if (Json.present(request \ "properties")) Json.textMap(request, "properties") else old.properties,
-      comment = if (request \ "comment" == JNothing) old.comment else Json.textOption(request, "comment"),
-      storage = Json.textOption(request, "location")
-        .map(l => old.storage.copy(locationUri = Some(CatalogUtils.stringToURI(l)))).getOrElse(old.storage)))
+        properties = if (Json.present(request \ "properties")) Json.textMap(request, "properties") else old.properties,
+        comment = if (request \ "comment" == JNothing) old.comment else Json.textOption(request, "comment"),
+        storage = Json.textOption(request, "location")
+          .map(l => old.storage.copy(locationUri = Some(CatalogUtils.stringToURI(l)))).getOrElse(old.storage)))
     if (Json.present(request \ "schema"))
       catalog.alterTableSchema(name, Json.dataType(request \ "schema").asInstanceOf[StructType])
   }
@@ -125,7 +129,8 @@ private[tidemill] object CatalogOps {
   private def list(session: SparkSession, request: JValue): JValue = {
     val catalog = session.sessionState.catalog
     val database = Json.textOption(request, "database").getOrElse(catalog.getCurrentDatabase)
-    val names = catalog.listTables(database, Json.textOption(request, "pattern").getOrElse("*"), includeLocalTempViews = false)
+    val names =
+      catalog.listTables(database, Json.textOption(request, "pattern").getOrElse("*"), includeLocalTempViews = false)
     val property = Json.textOption(request, "property")
     val found = catalog.getTablesByName(names).filter(t => property.forall(t.properties.contains))
     JArray(found.map(describe).toList)

@@ -12,17 +12,17 @@ private[tidemill] object FileOps {
   def run(session: SparkSession, request: JValue): JValue = {
     val conf = session.sessionState.newHadoopConf()
     def path(name: String): Path = Files.qualified(Json.text(request, name), conf)
+    def paths: Seq[Path] = Json.texts(request, "paths").map(Files.qualified(_, conf))
     Json.text(request, "do") match {
       case "read" => Files.read(path("path"), conf).map(JString(_)).getOrElse(JNull)
       case "read_many" =>
-        JArray(Json.texts(request, "paths").map(p => Files.read(Files.qualified(p, conf), conf).map(JString(_)).getOrElse(JNull)).toList)
+        JArray(paths.map(Files.read(_, conf).map(JString(_)).getOrElse(JNull)).toList)
       case "write_new" => Files.writeNew(path("path"), Json.text(request, "text"), conf)
       case "write" => Files.replace(path("path"), Json.text(request, "text"), conf); JBool(true)
       case "list" => JArray(Files.list(path("path"), conf, Json.flag(request, "recursive")).map(entry).toList)
       case "mkdirs" => JBool(path("path").getFileSystem(conf).mkdirs(path("path")))
-      case "delete" =>
-        JInt(Json.texts(request, "paths").map(Files.qualified(_, conf)).count(p => p.getFileSystem(conf).delete(p, true)))
-      case "delete_empty" => Json.texts(request, "paths").foreach(p => Files.deleteEmpty(Files.qualified(p, conf), conf)); JBool(true)
+      case "delete" => JInt(paths.count(p => p.getFileSystem(conf).delete(p, true)))
+      case "delete_empty" => paths.foreach(Files.deleteEmpty(_, conf)); JBool(true)
       case "newest" =>
         new ViewLog(path("path"), conf).newest().fold[JValue](JNull) { case (run, text) =>
           JObject("run" -> JLong(run), "text" -> JString(text))

@@ -17,13 +17,15 @@ object Store {
    * {"positions": [position...], "changes": [summary...]}.
    *
    * All positions are taken one right after the other, before any summary is worked out, so that the sources of a run are
-   * pinned as closely together as they can be; one that "at" gives is taken as it is. A summary tells what metadata alone knows of the changes since the
-   * position of the same index (null without one); see [[Source.summary]]. No Spark job runs.
+   * pinned as closely together as they can be; one that "at" gives is taken as it is. A summary tells what metadata alone
+   * knows of the changes since the position of the same index (null without one); see [[Source.summary]]. No Spark job runs.
    */
   def pin(session: SparkSession, request: JValue): JValue = {
     val sources = Json.items(request, "sources")
     val fixed = Json.items(request, "at").padTo(sources.size, JNull)
-    val positions = sources.zip(fixed).map { case (source, at) => if (Json.present(at)) at else Sources.pin(session, source) }
+    val positions = sources.zip(fixed).map { case (source, at) =>
+      if (Json.present(at)) at else Sources.pin(session, source)
+    }
     val since = Json.items(request, "since").padTo(sources.size, JNull)
     val summaries = sources.zip(since).zip(positions).map { case ((source, old), now) =>
       if (Json.present(old) && Json.present(now)) Sources.summary(session, source, old, now) else JNull
@@ -35,7 +37,10 @@ object Store {
   def delta(session: SparkSession, request: JValue): JValue = {
     val catalog = session.sessionState.catalogManager.catalog(CatalogManager.SESSION_CATALOG_NAME).getClass.getName
     if (catalog.startsWith("org.apache.spark.sql.delta.")) DeltaResult.run(session, request)
-    else JObject("refused" -> JString("its catalog does not know Delta tables; start it with tidemill.configure(builder, formats=[\"delta\"])"))
+    else {
+      val remedy = "start it with tidemill.configure(builder, formats=[\"delta\"])"
+      JObject("refused" -> JString(s"its catalog does not know Delta tables; $remedy"))
+    }
   }
 
   def catalog(session: SparkSession, request: JValue): JValue = CatalogOps.run(session, request)

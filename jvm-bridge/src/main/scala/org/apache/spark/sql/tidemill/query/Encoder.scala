@@ -103,9 +103,10 @@ final class Encoder(id: Long) extends PredicateHelper {
     val number = sources.number(leaf)
     val fields = sources.sources(number).fields
     // by name: a source that orders its columns anew is read by the same plan
-    val columns = leaf.output.zip(fields).filter { case (a, _) => used.contains(a) }.sortBy(_._2).map { case (a, field) =>
-      (a, expressions.newColumn(a), field)
-    }
+    val columns =
+      leaf.output.zip(fields).filter { case (a, _) => used.contains(a) }.sortBy(_._2).map { case (a, field) =>
+        (a, expressions.newColumn(a), field)
+      }
     Encoded(
       ("op" -> "scan") ~ ("source" -> number) ~
         ("columns" -> columns.toList.map { case (_, c, field) => JArray(List(JInt(c), JString(field))) }) ~
@@ -205,9 +206,9 @@ final class Encoder(id: Long) extends PredicateHelper {
         val attribute = call(e, Some(alias))
         if (attribute.exprId == alias.exprId) attribute else alias.withNewChildren(Seq(attribute))
       case other => other.transformDown {
-        case e: AggregateExpression => call(e, None)
-        case e if computedKeys.exists(_._1.semanticEquals(e)) => computedKeys.find(_._1.semanticEquals(e)).get._2
-      }
+          case e: AggregateExpression => call(e, None)
+          case e if computedKeys.exists(_._1.semanticEquals(e)) => computedKeys.find(_._1.semanticEquals(e)).get._2
+        }
     }.map(_.asInstanceOf[NamedExpression])
     val node = Encoded(
       ("op" -> "aggregate") ~ ("keys" -> pairs(keys.toSeq)) ~
@@ -232,7 +233,7 @@ final class Encoder(id: Long) extends PredicateHelper {
 
   private def order(orders: Seq[SortOrder], scope: Columns): JArray = JArray(orders.toList.map { o =>
     JArray(List(
-      expressions.encode(o.child, scope), JBool(o.direction == Ascending), JBool(o.nullOrdering == NullsFirst)))
+        expressions.encode(o.child, scope), JBool(o.direction == Ascending), JBool(o.nullOrdering == NullsFirst)))
   })
 
   private def sort(s: Sort): Encoded = {
@@ -279,7 +280,8 @@ final class Encoder(id: Long) extends PredicateHelper {
     def listed(plan: LogicalPlan, encoded: Encoded): Seq[Int] = plan.output.flatMap(a => encoded.scope.get(a.exprId))
     val number = nodes.length
     nodes += OpaqueNode(
-      plan, below ++ columns, plans.zip(children).map((listed _).tupled), queries.zip(subqueries).map((listed _).tupled))
+      plan, below ++ columns, plans.zip(children).map((listed _).tupled),
+      queries.zip(subqueries).map((listed _).tupled))
     val kept =
       ("node" -> number) ~ ("columns" -> columns.map(_._2).toList.distinct) ~ ("children" -> children.length) ~
         ("text" -> Opaque.text(plan, below))

@@ -5,7 +5,9 @@ import java.security.MessageDigest
 import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateExpression, AggregateFunction, DeclarativeAggregate}
+import org.apache.spark.sql.catalyst.expressions.aggregate.{
+  AggregateExpression, AggregateFunction, DeclarativeAggregate
+}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 

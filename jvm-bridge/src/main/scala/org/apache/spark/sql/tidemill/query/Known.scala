@@ -8,7 +8,9 @@ import org.json4s._
 import org.apache.spark.sql.catalyst.analysis.{UnresolvedAttribute, UnresolvedRelation}
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, SubqueryAlias, UnresolvedWith}
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.execution.datasources.{DataSource, FileFormat, HadoopFsRelation, LogicalRelation, PartitionSpec}
+import org.apache.spark.sql.execution.datasources.{
+  DataSource, FileFormat, HadoopFsRelation, LogicalRelation, PartitionSpec
+}
 import org.apache.spark.sql.tidemill.base.{ExactFileIndex, Files, Json}
 import org.apache.spark.sql.tidemill.source.{FileSource, Kind, Listing}
 import org.apache.spark.sql.types.{DataType, StructField, StructType}
@@ -23,9 +25,11 @@ import org.apache.spark.sql.types.{DataType, StructField, StructType}
  */
 private[tidemill] object Known {
   def resolve(session: SparkSession, parsed: LogicalPlan, request: JValue): LogicalPlan = {
-    val paths = Json.items(request, "known").flatMap(k => KnownPath.of(session, k \ "source").filter(_.holds(k \ "position")))
+    val paths =
+      Json.items(request, "known").flatMap(k => KnownPath.of(session, k \ "source").filter(_.holds(k \ "position")))
     val columns = request \ "columns" match {
-      case JObject(tables) => tables.map { case (table, _) => table.toLowerCase(Locale.ROOT) -> Json.texts(request \ "columns", table) }.toMap
+      case known @ JObject(tables) =>
+        tables.map { case (table, _) => table.toLowerCase(Locale.ROOT) -> Json.texts(known, table) }.toMap
       case _ => Map.empty[String, Seq[String]]
     }
     if (paths.isEmpty && columns.isEmpty) parsed else new Known(session, paths, columns).visit(parsed, Set.empty)
@@ -46,7 +50,8 @@ private final class Known(session: SparkSession, paths: Seq[KnownPath], columns:
     case u: UnresolvedRelation if !u.isStreaming && columns.contains(qualified(u)) && !isCte(plan, u, ctes) =>
       val present = session.sessionState.analyzer.execute(u).output.map(_.name)
       val resolver = session.sessionState.conf.resolver
-      Project(columns(qualified(u)).filter(name => present.exists(resolver(_, name))).map(UnresolvedAttribute.quoted), u)
+      val kept = columns(qualified(u)).filter(name => present.exists(resolver(_, name)))
+      Project(kept.map(UnresolvedAttribute.quoted), u)
   }
 
   private def isCte(plan: LogicalPlan, u: UnresolvedRelation, ctes: Set[String]): Boolean =
@@ -75,7 +80,8 @@ private final class KnownPath(
   }
 
   def isMeant(otherFormat: String, path: String): Boolean =
-    otherFormat.toLowerCase(Locale.ROOT) == format && Files.qualified(path, session.sessionState.newHadoopConf()) == root
+    otherFormat.toLowerCase(Locale.ROOT) == format &&
+      Files.qualified(path, session.sessionState.newHadoopConf()) == root
 
   /** Nothing is listed for it: whoever reads it puts the files of a position in. */
   def relation: LogicalPlan = {
@@ -101,7 +107,8 @@ private final class KnownPath(
     val names = partitions.fieldNames.toSet
     val own = StructType(columns.filterNot(f => names(f.name)))
     // a JSON file need not have every column, and they come in the order of their names
-    if (format == "json") own.forall(f => data.fields.exists(d => d.name == f.name && sameTypes(StructType(Seq(f)), StructType(Seq(d)))))
+    if (format == "json")
+      own.forall(f => data.fields.exists(d => d.name == f.name && sameTypes(StructType(Seq(f)), StructType(Seq(d)))))
     else sameTypes(own, data)
   }
 }
@@ -121,7 +128,7 @@ private object KnownPath {
       val (partitions, data) = fields.partition(f => names(f.name))
       if (data ++ partitions != fields) None // a partition column that is in the files too
       else Some(new KnownPath(session, Json.text(source, "format"), new Path(roots.head),
-        Json.textMap(location, "options"), StructType(data), StructType(partitions)))
+          Json.textMap(location, "options"), StructType(data), StructType(partitions)))
     }
   }
 }

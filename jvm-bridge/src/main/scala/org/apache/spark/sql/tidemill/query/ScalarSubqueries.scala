@@ -32,9 +32,9 @@ object ScalarSubqueries extends Rule[LogicalPlan] {
     val rewritten = plan.transformExpressions {
       case s: SubqueryExpression if isUncorrelated(s) =>
         values.getOrElseUpdate(s.canonicalized, {
-          val row = oneRow(s)
-          (row.output.head, row)
-        })._1
+            val row = oneRow(s)
+            (row.output.head, row)
+          })._1
     }
     val child = values.values.foldLeft(plan.children.head) { case (below, (_, row)) =>
       Join(below, row, Inner, None, JoinHint.NONE)

@@ -22,17 +22,18 @@ final class SourceEncoder {
     val entry = SourceEncoder.entry(leaf)
     val kind = Kind.of(entry)
     val names = leaf.output.map(_.name)
-    val key: Any = if (kind == Kind.Static) leaf.canonicalized else (kind, entry \ "name", entry \ "id", entry \ "path", names)
+    val key: Any =
+      if (kind == Kind.Static) leaf.canonicalized else (kind, entry \ "name", entry \ "id", entry \ "path", names)
     known.getOrElseUpdate(key, {
-      val number = table.length
-      val fields = SourceEncoder.fieldNames(leaf.output)
-      val described = JArray(fields.zip(leaf.output).toList.map { case (name, a) =>
-        JArray(List(JString(name), ExpressionEncoder.typeDocument(a.dataType), JBool(a.nullable)))
+        val number = table.length
+        val fields = SourceEncoder.fieldNames(leaf.output)
+        val described = JArray(fields.zip(leaf.output).toList.map { case (name, a) =>
+          JArray(List(JString(name), ExpressionEncoder.typeDocument(a.dataType), JBool(a.nullable)))
+        })
+        val document = JObject(entry.obj.filterNot(f => Set("fields", "source")(f._1))) ~ ("fields" -> described)
+        table += SourceInfo(leaf, fields, JObject("source" -> JInt(number)) ~ document)
+        number
       })
-      val document = JObject(entry.obj.filterNot(f => Set("fields", "source")(f._1))) ~ ("fields" -> described)
-      table += SourceInfo(leaf, fields, JObject("source" -> JInt(number)) ~ document)
-      number
-    })
   }
 }
 

@@ -3,7 +3,9 @@ package org.apache.spark.sql.tidemill.source
 import org.json4s._
 
 import org.apache.spark.sql.catalyst.catalog.CatalogTable
-import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, EqualTo, If, In, Literal, NamedExpression, Not, RowOrdering}
+import org.apache.spark.sql.catalyst.expressions.{
+  Alias, Attribute, EqualTo, If, In, Literal, NamedExpression, Not, RowOrdering
+}
 import org.apache.spark.sql.catalyst.expressions.aggregate.Sum
 import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, Filter, LogicalPlan, Project, Union}
 import org.apache.spark.sql.catalyst.util.UnsafeRowUtils
@@ -22,7 +24,8 @@ private[tidemill] final case class DeltaCommit(version: Long, actions: Seq[Actio
   val info: Option[CommitInfo] = actions.collectFirst { case c: CommitInfo => c }
 
   /** A MERGE may rewrite files without changing a row, and marks them as changed data all the same. */
-  val changes: Boolean = (added.nonEmpty || removed.nonEmpty || feed.nonEmpty) && !info.exists(CDCReader.shouldSkipFileActionsInCommit)
+  val changes: Boolean =
+    (added.nonEmpty || removed.nonEmpty || feed.nonEmpty) && !info.exists(CDCReader.shouldSkipFileActionsInCommit)
 
   /** Whether rows were carried over into new files, so that most of what is removed comes back. */
   val rewrites: Boolean = {
@@ -42,7 +45,8 @@ private[tidemill] final case class DeltaCommit(version: Long, actions: Seq[Actio
       def sum(name: String): Option[Long] = for (a <- metric("numTargetRowsUpdated"); b <- metric(name)) yield a + b
       (sum("numTargetRowsInserted"), sum("numTargetRowsDeleted"))
     case _ =>
-      def total(known: Seq[Option[Long]]): Option[Long] = if (known.forall(_.isDefined)) Some(known.flatten.sum) else None
+      def total(known: Seq[Option[Long]]): Option[Long] =
+        if (known.forall(_.isDefined)) Some(known.flatten.sum) else None
       def logical(a: FileAction): Option[Long] = a match {
         case add: AddFile => add.numLogicalRecords
         case remove: RemoveFile => remove.numLogicalRecords
@@ -72,8 +76,8 @@ private[tidemill] class DeltaChanges(
     val (rewritten, plain) = others.partition(c => c.rewrites && !feedOn)
     val parts =
       read(fed, fromFiles = false).map(signed(_, fields)) ++
-      read(plain, fromFiles = true).map(signed(_, fields)) ++
-      read(rewritten, fromFiles = true).map(netted(_, fields))
+        read(plain, fromFiles = true).map(signed(_, fields)) ++
+        read(rewritten, fromFiles = true).map(netted(_, fields))
     parts.toSeq match {
       case Seq() => None
       case Seq(one) => Some(one)
@@ -106,7 +110,8 @@ private[tidemill] class DeltaChanges(
   /** As `signed`, without the rows that a commit took out and put back, where Spark can group by the columns. */
   private def netted(plan: LogicalPlan, fields: Seq[String]): LogicalPlan = {
     val columns = SignedRows.pick(plan, fields)
-    if (!columns.forall(c => RowOrdering.isOrderable(c.dataType) && UnsafeRowUtils.isBinaryStable(c.dataType))) signed(plan, fields)
+    if (!columns.forall(c => RowOrdering.isOrderable(c.dataType) && UnsafeRowUtils.isBinaryStable(c.dataType)))
+      signed(plan, fields)
     else {
       val version = SignedRows.pick(plan, Seq(CDCReader.CDC_COMMIT_VERSION)).head
       val one = Alias(sign(plan), SignedRows.Count)()
@@ -123,13 +128,14 @@ private[tidemill] object DeltaChanges {
   /** Commits after `from` up to `to`, oldest first, read from the log by the driver. */
   def commits(log: DeltaLog, table: Option[CatalogTable], from: Long, to: Long): Seq[DeltaCommit] =
     if (from >= to) Nil
-    else log.getChanges(from + 1, to, table, true).map { case (version, actions) => DeltaCommit(version, actions) }.toSeq
+    else log.getChanges(from + 1, to, table, true).map((DeltaCommit.apply _).tupled).toSeq
 
   def summary(session: SparkSession, log: DeltaLog, table: Option[CatalogTable], from: Long, to: Long): JValue = {
     val found =
       try commits(log, table, from, to)
       catch { case e: Exception if !e.isInstanceOf[InterruptedException] => return Source.gone(lost(e.getMessage)) }
-    if (found.map(_.version) != ((from + 1) to to)) return Source.gone(lost(s"not all commits after version $from are there"))
+    if (found.map(_.version) != ((from + 1) to to))
+      return Source.gone(lost(s"not all commits after version $from are there"))
     val conf = session.sessionState.newHadoopConf()
     val changing = found.filter(_.changes)
     // what lives on in the new snapshot is there; only what the range itself removed may have been vacuumed

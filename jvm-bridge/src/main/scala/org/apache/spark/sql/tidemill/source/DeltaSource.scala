@@ -17,15 +17,16 @@ import org.apache.spark.sql.tidemill.base.Json
 import org.apache.spark.sql.types.StructType
 
 /**
- * Delta tables. Position: {"version": n, "id": table id, "bytes" and "rows": number or null, "columns": {field: physical name and type}};
- * a column that was dropped and added again has its old name and type, but another physical name. Loaded only where a
- * relation is Delta's.
+ * Delta tables. Position: {"version": n, "id": table id, "bytes" and "rows": number or null, "columns": {field: physical
+ * name and type}}; a column that was dropped and added again has its old name and type, but another physical name.
+ * Loaded only where a relation is Delta's.
  */
 private[tidemill] object DeltaSource extends Source {
   /** Why this relation of Delta cannot be followed. */
   def fixed(files: HadoopFsRelation): Option[String] = files.location match {
     case index: TahoeLogFileIndex if index.isTimeTravelQuery => Some("a fixed version of a Delta table")
-    case index: TahoeLogFileIndex if index.partitionFilters.nonEmpty => Some("a path to some partitions of a Delta table")
+    case index: TahoeLogFileIndex if index.partitionFilters.nonEmpty =>
+      Some("a path to some partitions of a Delta table")
     case _: TahoeLogFileIndex => None
     case other => Some(s"a Delta relation over ${other.getClass.getSimpleName}")
   }
@@ -52,7 +53,7 @@ private[tidemill] object DeltaSource extends Source {
       "partitions" -> Json.ofTexts(snapshot.metadata.partitionColumns),
       "feed" -> JBool(CDCReader.isCDCEnabledOnTable(snapshot.metadata, files.sparkSession)),
       "retention_ms" -> JLong(Seq(DeltaConfigs.TOMBSTONE_RETENTION, DeltaConfigs.LOG_RETENTION)
-        .map(c => DeltaConfigs.getMilliSeconds(c.fromMetaData(snapshot.metadata))).min),
+          .map(c => DeltaConfigs.getMilliSeconds(c.fromMetaData(snapshot.metadata))).min),
       "location" -> JObject("root" -> JString(index.path.toString), "table" -> Source.tableOf(leaf.catalogTable)))
   }
 
@@ -100,7 +101,8 @@ private[tidemill] object DeltaSource extends Source {
     val table = Source.tableIn(session, source)
     val log = logOf(session, source, table)
     val (first, last) = (Json.long(from, "version"), Json.long(to, "version"))
-    val used = namesOf(Json.items(source, "fields")) // a column that the present table lacks is not used, or analysis had failed
+    // a column that the present table lacks is not used, or analysis had failed
+    val used = namesOf(Json.items(source, "fields"))
     val (before, now) = (Json.textMap(from, "columns"), Json.textMap(to, "columns"))
     if (from \ "id" != to \ "id" || last < first) Source.gone("SOURCE_REPLACED: another table under this name")
     else before.keys.filter(name => used(name.toLowerCase(Locale.ROOT)) && before(name) != now.getOrElse(name, ""))

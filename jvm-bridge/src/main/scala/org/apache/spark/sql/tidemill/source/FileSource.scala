@@ -7,7 +7,9 @@ import org.apache.spark.sql.catalyst.catalog.{CatalogTable, CatalogTablePartitio
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.execution.datasources.{CatalogFileIndex, HadoopFsRelation, LogicalRelation, PartitioningUtils, PartitionPath, PartitionSpec}
+import org.apache.spark.sql.execution.datasources.{
+  CatalogFileIndex, HadoopFsRelation, LogicalRelation, PartitioningUtils, PartitionPath, PartitionSpec
+}
 import org.apache.spark.sql.execution.streaming.runtime.MetadataLogFileIndex
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.sources.DataSourceRegister
@@ -51,7 +53,8 @@ private[tidemill] object FileSource extends Source {
   }
 
   /** What is stored of a table's options, and from the catalog those that are not. */
-  private def optionsOf(session: SparkSession, stored: Map[String, String], table: Option[CatalogTable]): Map[String, String] = {
+  private def optionsOf(
+      session: SparkSession, stored: Map[String, String], table: Option[CatalogTable]): Map[String, String] = {
     val own = table.map(_.storage.properties).getOrElse(Map.empty)
     own.removedAll(told(own, session.sessionState.conf).keys).filterNot(_._1.equalsIgnoreCase("path")) ++ stored
   }
@@ -78,11 +81,12 @@ private[tidemill] object FileSource extends Source {
     val roots = table.map(t => Seq(new Path(t.location))).getOrElse(Json.texts(location, "roots").map(new Path(_)))
     val (listed, partitions) =
       if (Json.flag(location, "catalog")) inCatalog(session, table.get, options)
-      else if (Json.flag(location, "sink")) (new MetadataLogFileIndex(session, roots.head, options, None).allFiles(), Nil)
+      else if (Json.flag(location, "sink"))
+        (new MetadataLogFileIndex(session, roots.head, options, None).allFiles(), Nil)
       else (inFolders(session, roots, options, Json.flag(location, "partitioned")), Nil)
     Listing.position(listed).merge(JObject(
-      "id" -> JString(idOf(table, roots.map(_.toString))),
-      "partitions" -> JArray(partitions.toList)))
+        "id" -> JString(idOf(table, roots.map(_.toString))),
+        "partitions" -> JArray(partitions.toList)))
   }
 
   def summary(session: SparkSession, source: JValue, from: JValue, to: JValue): JValue = JNull
@@ -122,7 +126,8 @@ private[tidemill] object FileSource extends Source {
 
   /** The partition values that a folder's path spells out, None if it does not spell all columns. */
   private def valuesOf(folder: Path, schema: StructType): Option[Map[String, String]] = {
-    val names = Iterator.iterate(folder)(_.getParent).takeWhile(_ != null).take(schema.length).map(_.getName).toSeq.reverse
+    val names =
+      Iterator.iterate(folder)(_.getParent).takeWhile(_ != null).take(schema.length).map(_.getName).toSeq.reverse
     if (!names.forall(_.contains("="))) None
     else {
       val values = CaseInsensitiveMap(PartitioningUtils.parsePathFragment(names.mkString("/")))
@@ -137,7 +142,8 @@ private[tidemill] object FileSource extends Source {
       session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, fields: Seq[String],
       from: JValue, to: JValue): LogicalPlan = {
     // the table's statistics say nothing about a part of its files
-    SignedRows.inserted(reading(session, leaf, files, to, Listing.added(from, to)).copy(catalogTable = None).newInstance(), fields)
+    val added = reading(session, leaf, files, to, Listing.added(from, to)).copy(catalogTable = None)
+    SignedRows.inserted(added.newInstance(), fields)
   }
 
   /** The original relation over exactly `listed`, with partition values as the original has them. */
@@ -152,7 +158,8 @@ private[tidemill] object FileSource extends Source {
         }.groupMap(_._1)(_._2)
         new ExactFileIndex(session, files.location.rootPaths, statuses, files.options,
           specOf(session, files.partitionSchema, statuses, named))
-      case original => ExactFileIndex.inferring(session, original.rootPaths, statuses, files.options, files.partitionSchema)
+      case original =>
+        ExactFileIndex.inferring(session, original.rootPaths, statuses, files.options, files.partitionSchema)
     }
     leaf.copy(relation = files.copy(location = index)(session))
   }
@@ -162,10 +169,13 @@ private[tidemill] object FileSource extends Source {
       named: Map[String, Seq[Map[String, String]]]): PartitionSpec = {
     val zone = session.sessionState.conf.sessionLocalTimeZone
     val folders = files.map(_.getPath.getParent).distinct
-    PartitionSpec(schema, folders.flatMap { folder =>
+    val paths = folders.flatMap { folder =>
       val specs = named.getOrElse(folder.toString, valuesOf(folder, schema).toSeq)
       if (specs.isEmpty) throw new IllegalStateException(s"The partition of '$folder' is not known")
-      specs.map(values => PartitionPath(CatalogTablePartition(values, CatalogStorageFormat.empty).toRow(schema, zone), folder))
-    })
+      specs.map { values =>
+        PartitionPath(CatalogTablePartition(values, CatalogStorageFormat.empty).toRow(schema, zone), folder)
+      }
+    }
+    PartitionSpec(schema, paths)
   }
 }

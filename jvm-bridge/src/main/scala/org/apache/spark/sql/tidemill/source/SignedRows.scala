@@ -1,6 +1,8 @@
 package org.apache.spark.sql.tidemill.source
 
-import org.apache.spark.sql.catalyst.expressions.{Abs, Alias, Attribute, AttributeReference, Cast, GreaterThan, If, Literal, NamedExpression}
+import org.apache.spark.sql.catalyst.expressions.{
+  Abs, Alias, Attribute, AttributeReference, Cast, GreaterThan, If, Literal, NamedExpression
+}
 import org.apache.spark.sql.catalyst.plans.logical.{LocalRelation, LogicalPlan, Project}
 import org.apache.spark.sql.types.LongType
 

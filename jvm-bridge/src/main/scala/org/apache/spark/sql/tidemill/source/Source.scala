@@ -26,7 +26,8 @@ private[tidemill] object Kind {
   /** The kind of a source entry. */
   def of(source: JValue): Kind = {
     val name = Json.text(source, "kind")
-    Seq(Files, Delta, View, Static).find(_.name == name).getOrElse(throw new IllegalArgumentException(s"unknown kind of source '$name'"))
+    Seq(Files, Delta, View, Static).find(_.name == name)
+      .getOrElse(throw new IllegalArgumentException(s"unknown kind of source '$name'"))
   }
 }
 

@@ -3,7 +3,9 @@ package org.apache.spark.sql.tidemill.source
 import org.json4s._
 
 import org.apache.spark.sql.catalyst.analysis.MultiInstanceRelation
-import org.apache.spark.sql.catalyst.plans.logical.{LeafNode, LocalRelation, LogicalPlan, OneRowRelation, Project, Range}
+import org.apache.spark.sql.catalyst.plans.logical.{
+  LeafNode, LocalRelation, LogicalPlan, OneRowRelation, Project, Range
+}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 import org.apache.spark.sql.execution.streaming.runtime.MetadataLogFileIndex
@@ -11,14 +13,16 @@ import org.apache.spark.sql.tidemill.base.{Files, Json}
 import org.apache.spark.sql.tidemill.view.ViewFileIndex
 
 /**
- * Leaves of queries as sources: what they are, how far they have got, their content at a position, their changes between two.
+ * Leaves of queries as sources: what they are, how far they have got, their content at a position, and their changes
+ * between two.
  *
  * The kinds are given here by name, so that classes of Delta are loaded only for Delta's relations.
  */
 object Sources {
   /** The source entry of the query document for the leaf `relation`. */
   def describe(relation: LogicalPlan): JValue = relation match {
-    case leaf @ LogicalRelation(files: HadoopFsRelation, _, _, _, _) => of(leaf, files).fold(static(leaf, _), _.describe(leaf, files))
+    case leaf @ LogicalRelation(files: HadoopFsRelation, _, _, _, _) =>
+      of(leaf, files).fold(static(leaf, _), _.describe(leaf, files))
     case leaf => static(leaf, s"${leaf.nodeName} cannot tell changes")
   }
 
@@ -33,17 +37,19 @@ object Sources {
   }
 
   /** What changed after `from` up to `to`: output = `fields`, then `_n`, a bigint of 1 or -1. Rows may cancel each other. */
-  def changes(session: SparkSession, relation: LogicalPlan, fields: Seq[String], from: JValue, to: JValue): LogicalPlan =
+  def changes(
+      session: SparkSession, relation: LogicalPlan, fields: Seq[String], from: JValue, to: JValue): LogicalPlan =
     relation match {
       case leaf @ LogicalRelation(files: HadoopFsRelation, _, _, _, _) => of(leaf, files) match {
-        case Right(source) => source.changes(session, leaf, files, fields, from, to)
-        case Left(reason) => throw new UnsupportedOperationException(reason)
-      }
+          case Right(source) => source.changes(session, leaf, files, fields, from, to)
+          case Left(reason) => throw new UnsupportedOperationException(reason)
+        }
       case leaf => throw new UnsupportedOperationException(s"${leaf.nodeName} cannot tell changes")
     }
 
   /** The present position of the source that `describe` gave; null for static ones. */
-  def pin(session: SparkSession, source: JValue): JValue = of(Kind.of(source)).fold[JValue](JNull)(_.pin(session, source))
+  def pin(session: SparkSession, source: JValue): JValue =
+    of(Kind.of(source)).fold[JValue](JNull)(_.pin(session, source))
 
   /** See [[Source.summary]]; null for static ones. */
   def summary(session: SparkSession, source: JValue, from: JValue, to: JValue): JValue =
@@ -63,7 +69,9 @@ object Sources {
     else if (Files.ofDelta(files)) DeltaSource.fixed(files) match {
       case Some(reason) => Left(reason)
       case None if ViewSource.isView(files, index.rootPaths.head) => Right(ViewSource)
-      case None => DeltaSource.untold(files.dataSchema.fieldNames.toSeq ++ files.partitionSchema.fieldNames).toLeft(DeltaSource)
+      case None =>
+        val columns = files.dataSchema.fieldNames.toSeq ++ files.partitionSchema.fieldNames
+        DeltaSource.untold(columns).toLeft(DeltaSource)
     }
     else index match {
       case _: ViewFileIndex => Right(ViewSource)

@@ -48,7 +48,8 @@ private[tidemill] object ViewSource extends Source {
   }
 
   private def idOf(root: Path, conf: Configuration): String =
-    Files.read(new Path(root, Definition), conf).flatMap(text => Json.textOption(Json.parse(text), "id")).getOrElse(root.toString)
+    Files.read(new Path(root, Definition), conf).flatMap(text => Json.textOption(Json.parse(text), "id"))
+      .getOrElse(root.toString)
 
   /** Whether two entries' files have the same columns; their definitions tell, and one that VACUUM removed tells nothing. */
   private def sameColumns(root: Path, one: JValue, other: JValue, conf: Configuration): Boolean =
@@ -58,7 +59,8 @@ private[tidemill] object ViewSource extends Source {
     }
 
   private def rootOf(session: SparkSession, source: JValue): Path =
-    Source.tableIn(session, source).map(table => new Path(table.location)).getOrElse(new Path(Json.text(source \ "location", "root")))
+    Source.tableIn(session, source).map(table => new Path(table.location))
+      .getOrElse(new Path(Json.text(source \ "location", "root")))
 
   /** A run with other columns than the catalog has is not read yet: see [[ReadPresentColumns]]. */
   def pin(session: SparkSession, source: JValue): JValue = {
@@ -71,16 +73,19 @@ private[tidemill] object ViewSource extends Source {
       throw new IllegalStateException(s"The incremental view at '$root' has no run with output yet")
     val earlier = newest.iterator.flatMap { case (run, _) => Iterator.iterate(run - 1)(_ - 1).takeWhile(_ >= 0) }
       .map(log.entry).takeWhile(_.isDefined).flatten.map(Json.parse)
-    (newest.iterator.map(_._2) ++ earlier)
-      .find(entry => columns.forall(wanted => PublishedRuns.columns(root, entry, conf).exists(PublishedRuns.same(_, wanted))))
+    def fits(entry: JValue): Boolean =
+      columns.forall(wanted => PublishedRuns.columns(root, entry, conf).exists(PublishedRuns.same(_, wanted)))
+    (newest.iterator.map(_._2) ++ earlier).find(fits)
       .flatMap(entry => Json.longOption(entry, "output_run").map(_ -> Json.longOption(entry, "rows"))) match {
-        case Some((run, rows)) => JObject("run" -> JLong(run), "id" -> JString(idOf(root, conf)), "rows" -> Json.ofLong(rows))
-        case None => throw PublishedRuns.changed(Json.text(source, "name"))
-      }
+      case Some((run, rows)) =>
+        JObject("run" -> JLong(run), "id" -> JString(idOf(root, conf)), "rows" -> Json.ofLong(rows))
+      case None => throw PublishedRuns.changed(Json.text(source, "name"))
+    }
   }
 
   /** What is read of `entry` by a relation with the columns `schema` must have them: else they would come out as NULL. */
-  private def check(leaf: LogicalRelation, files: HadoopFsRelation, root: Path, entry: JValue, conf: Configuration): Unit =
+  private def check(
+      leaf: LogicalRelation, files: HadoopFsRelation, root: Path, entry: JValue, conf: Configuration): Unit =
     for (has <- PublishedRuns.columns(root, entry, conf)) {
       val names = has.fieldNames.map(_.toLowerCase(Locale.ROOT)).toSet
       if (!files.schema.fieldNames.forall(name => names(name.toLowerCase(Locale.ROOT))))
@@ -100,12 +105,13 @@ private[tidemill] object ViewSource extends Source {
     case other => other
   }
 
-  private def filesOf(value: JValue, root: Path, conf: Configuration): Seq[FileStatus] = resolved(value, root, conf) match {
-    case JArray(items) => items.map { f =>
-      new FileStatus(Json.long(f, "bytes"), false, 0, 0, Json.long(f, "modified"), new Path(Json.text(f, "path")))
+  private def filesOf(value: JValue, root: Path, conf: Configuration): Seq[FileStatus] =
+    resolved(value, root, conf) match {
+      case JArray(items) => items.map { f =>
+          new FileStatus(Json.long(f, "bytes"), false, 0, 0, Json.long(f, "modified"), new Path(Json.text(f, "path")))
+        }
+      case _ => Nil
     }
-    case _ => Nil
-  }
 
   /** Entries of the runs with output in (from, to]. */
   private def between(root: Path, from: JValue, to: JValue, conf: Configuration): Seq[JValue] = {

@@ -43,7 +43,8 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
     case other => throw new IllegalArgumentException(s"not a partition column: ${ExpressionDecoder.show(other)}")
   }
 
-  private def partitionAttributes: Seq[UnresolvedAttribute] = partitions.map { case (column, _) => UnresolvedAttribute.quoted(column) }
+  private def partitionAttributes: Seq[UnresolvedAttribute] =
+    partitions.map { case (column, _) => UnresolvedAttribute.quoted(column) }
 
   private def option(value: JValue): Option[String] = Some(value).collect { case JString(s) => s }
 
@@ -156,7 +157,8 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
       if (partitions.isEmpty) file
       else {
         val values = Partitions.valuesOf(root, f.getPath.getParent)
-        file ~ ("partition" -> JArray(values.map(Json.of).toList)) ~ ("folder" -> Partitions.folder(partitions.map(_._2), values))
+        val folder = Partitions.folder(partitions.map(_._2), values)
+        file ~ ("partition" -> JArray(values.map(Json.of).toList)) ~ ("folder" -> folder)
       }
     }
   }

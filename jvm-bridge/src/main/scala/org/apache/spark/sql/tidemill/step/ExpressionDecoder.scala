@@ -3,7 +3,9 @@ package org.apache.spark.sql.tidemill.step
 import org.apache.spark.sql.catalyst.FunctionIdentifier
 import org.apache.spark.sql.catalyst.analysis.FunctionRegistry
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateExpression, AggregateFunction, DeclarativeAggregate}
+import org.apache.spark.sql.catalyst.expressions.aggregate.{
+  AggregateExpression, AggregateFunction, DeclarativeAggregate
+}
 import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, LocalRelation, Project}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.tidemill.query.{Handle, Query}
@@ -30,13 +32,13 @@ final class ExpressionDecoder(session: SparkSession, query: Query) {
   private def build(wire: JValue, columns: Columns): Expression = wire \ "col" match {
     case JInt(id) => column(id.toInt, columns)
     case _ => (wire \ "handle", wire \ "fn", wire \ "cast") match {
-      case (JInt(number), _, _) => handle(number.toInt, columns)
-      case (_, JString(name), _) => call(name, wire, columns)
-      case _ if (wire \ "evaluate") != JNothing => evaluate(wire, columns)
-      case (_, _, child: JObject) => cast(build(child, columns), dataType(wire \ "to"))
-      case _ if (wire \ "type") != JNothing => literal(wire \ "lit", dataType(wire \ "type"))
-      case _ => throw new IllegalArgumentException(s"not an expression: ${show(wire)}")
-    }
+        case (JInt(number), _, _) => handle(number.toInt, columns)
+        case (_, JString(name), _) => call(name, wire, columns)
+        case _ if (wire \ "evaluate") != JNothing => evaluate(wire, columns)
+        case (_, _, child: JObject) => cast(build(child, columns), dataType(wire \ "to"))
+        case _ if (wire \ "type") != JNothing => literal(wire \ "lit", dataType(wire \ "type"))
+        case _ => throw new IllegalArgumentException(s"not an expression: ${show(wire)}")
+      }
   }
 
   private def cast(value: Expression, to: DataType): Expression = {
@@ -45,9 +47,9 @@ final class ExpressionDecoder(session: SparkSession, query: Query) {
   }
 
   private def column(id: Int, columns: Columns): Attribute = columns.getOrElse(id, {
-    val known = columns.keys.toSeq.sorted.mkString(", ")
-    throw new IllegalArgumentException(s"column #$id is not an output of the node's inputs ($known)")
-  })
+      val known = columns.keys.toSeq.sorted.mkString(", ")
+      throw new IllegalArgumentException(s"column #$id is not an output of the node's inputs ($known)")
+    })
 
   private def handle(number: Int, columns: Columns): Expression = {
     val Handle(expression, ids) = query.expressions(number)

@@ -3,7 +3,9 @@ package org.apache.spark.sql.tidemill.step
 import org.apache.hadoop.fs.{FileStatus, Path}
 
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Expression, FileSourceConstantMetadataStructField, FileSourceMetadataAttribute}
+import org.apache.spark.sql.catalyst.expressions.{
+  Expression, FileSourceConstantMetadataStructField, FileSourceMetadataAttribute
+}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources._
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat

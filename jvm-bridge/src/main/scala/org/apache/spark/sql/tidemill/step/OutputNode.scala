@@ -31,7 +31,8 @@ object IncrementalOutput {
   def using[T](view: String, run: Long, label: String, plan: LogicalPlan)(body: IncrementalOutput => T): T = {
     val ticket = tickets.incrementAndGet()
     plans.put(ticket, plan)
-    try body(IncrementalOutput(view, run, label)(ticket)) finally plans.remove(ticket)
+    try body(IncrementalOutput(view, run, label)(ticket))
+    finally plans.remove(ticket)
   }
 
   private[tidemill] def plan(leaf: IncrementalOutput): Option[LogicalPlan] = Option(plans.get(leaf.ticket))

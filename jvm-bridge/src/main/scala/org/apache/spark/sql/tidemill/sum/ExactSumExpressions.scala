@@ -15,10 +15,10 @@ object ExactSumExpressions {
 
   /** Type of a state: partials of the exact sum, and signed counts of NaN, +infinity and -infinity. */
   val stateType: StructType = StructType(Seq(
-    StructField("partials", ArrayType(DoubleType, containsNull = false), nullable = false),
-    StructField("nan", LongType, nullable = false),
-    StructField("pos", LongType, nullable = false),
-    StructField("neg", LongType, nullable = false)))
+      StructField("partials", ArrayType(DoubleType, containsNull = false), nullable = false),
+      StructField("nan", LongType, nullable = false),
+      StructField("pos", LongType, nullable = false),
+      StructField("neg", LongType, nullable = false)))
 
   def lookup(name: String, arguments: Seq[Expression]): Option[Expression] = (name, arguments) match {
     case ("tidemill_exact_sum", Seq(x, n)) => Some(ExactSumAggregate(x, n, square = false))

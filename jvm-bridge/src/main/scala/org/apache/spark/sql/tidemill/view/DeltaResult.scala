@@ -8,7 +8,9 @@ import org.json4s._
 import org.apache.spark.paths.SparkPath
 import org.apache.spark.sql.SaveMode
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.delta.{DeltaConcurrentModificationException, DeltaLog, DeltaOperations, OptimisticTransaction}
+import org.apache.spark.sql.delta.{
+  DeltaConcurrentModificationException, DeltaLog, DeltaOperations, OptimisticTransaction
+}
 import org.apache.spark.sql.delta.actions.{Action, AddFile, Metadata, SetTransaction}
 import org.apache.spark.sql.delta.files.TahoeFileIndex
 import org.apache.spark.sql.delta.util.FileNames
@@ -59,8 +61,9 @@ private[tidemill] object DeltaResult {
 
   private def runOf(log: DeltaLog, version: Long, application: String): Option[Long] =
     if (version < 0) None
-    else log.store.read(FileNames.unsafeDeltaFile(log.logPath, version), log.newDeltaHadoopConf()).map(Action.fromJson).collectFirst {
-      case SetTransaction(`application`, run, _) => run
+    else {
+      val entry = log.store.read(FileNames.unsafeDeltaFile(log.logPath, version), log.newDeltaHadoopConf())
+      entry.map(Action.fromJson).collectFirst { case SetTransaction(`application`, run, _) => run }
     }
 
   /**
@@ -70,8 +73,9 @@ private[tidemill] object DeltaResult {
    */
   @tailrec
   private def publish(session: SparkSession, root: Path, request: JValue, attempts: Int): Boolean = {
-    val done = try Some(attempt(DeltaLog.forTable(session, root), root, request))
-    catch { case _: DeltaConcurrentModificationException if attempts > 1 => None }
+    val done =
+      try Some(attempt(DeltaLog.forTable(session, root), root, request))
+      catch { case _: DeltaConcurrentModificationException if attempts > 1 => None }
     done match {
       case Some(answer) => answer
       case None => publish(session, root, request, attempts - 1)
@@ -88,7 +92,8 @@ private[tidemill] object DeltaResult {
     val changed = describe(txn, request)
     val live = filesOf(Json.items(request, "files"), root, txn.metadata)
     val present = request \ "before" match {
-      case before: JObject if ours.isDefined && ours == Json.longOption(before, "run") => filesOf(Json.items(before, "files"), root, txn.metadata)
+      case before: JObject if ours.isDefined && ours == Json.longOption(before, "run") =>
+        filesOf(Json.items(before, "files"), root, txn.metadata)
       case _ if txn.readVersion < 0 => Map.empty[String, AddFile]
       case _ => txn.snapshot.allFiles.collect().map(f => f.path -> f).toMap
     }
@@ -116,7 +121,8 @@ private[tidemill] object DeltaResult {
       configuration = Json.textMap(request, "properties") ++ own)
     val fresh = txn.readVersion < 0
     // Properties that the session gives to all new Delta tables might change how their files are to be written.
-    if (fresh) txn.updateMetadata(wanted.copy(createdTime = Some(System.currentTimeMillis)), ignoreDefaultProperties = true)
+    if (fresh)
+      txn.updateMetadata(wanted.copy(createdTime = Some(System.currentTimeMillis)), ignoreDefaultProperties = true)
     else if (wanted != old) txn.updateMetadata(wanted)
     fresh || wanted != old
   }

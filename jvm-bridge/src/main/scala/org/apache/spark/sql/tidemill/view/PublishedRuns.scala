@@ -50,7 +50,8 @@ private[tidemill] object PublishedRuns {
       session: SparkSession, path: Path, schema: StructType, known: Option[ViewFileIndex], conf: Configuration,
       attempts: Int): Newest = {
     val manifests = Files.list(new Path(path, FileStreamSink.metadataDir), conf, recursive = false)
-      .flatMap(file => Some(file.getPath.getName).collect { case Manifest(run) => (run.toLong, file.getModificationTime) })
+      .flatMap(file =>
+        Some(file.getPath.getName).collect { case Manifest(run) => (run.toLong, file.getModificationTime) })
       .sorted.reverse
     def index(manifest: (Long, Long)): Option[ViewFileIndex] = known.filter(_.manifest == manifest).orElse {
       Option.when(columns(path, manifest._1, conf).forall(same(_, schema))) {
@@ -72,7 +73,8 @@ private[tidemill] object PublishedRuns {
     val manifest = new Path(path, s"${FileStreamSink.metadataDir}/$run.compact")
     val text = Files.read(manifest, conf).getOrElse(throw new FileNotFoundException(manifest.toString))
     text.linesIterator.drop(1).map(Json.parse).map { file =>
-      new FileStatus(Json.long(file, "size"), false, 1, Json.long(file, "blockSize"), Json.long(file, "modificationTime"),
+      new FileStatus(Json.long(file, "size"), false, 1, Json.long(file, "blockSize"),
+        Json.long(file, "modificationTime"),
         new Path(new URI(Json.text(file, "path"))))
     }.toSeq
   }

@@ -53,9 +53,10 @@ class ReadPresentColumns(session: SparkSession) extends Rule[LogicalPlan] {
 
   /** What the catalog says now of a table that may have been looked up long ago. */
   private def present(table: CatalogTable): CatalogTable =
-    try Some(session.asInstanceOf[classic.SparkSession].sessionState.catalog.getTableMetadata(table.identifier))
-      .filter(now => ViewGuard.isView(now) && now.provider == table.provider).getOrElse(table)
-    catch { case NonFatal(_) => table }
+    try {
+      Some(session.asInstanceOf[classic.SparkSession].sessionState.catalog.getTableMetadata(table.identifier))
+        .filter(now => ViewGuard.isView(now) && now.provider == table.provider).getOrElse(table)
+    } catch { case NonFatal(_) => table }
 }
 
 /**
@@ -72,8 +73,10 @@ class ReadNewestRun(session: SparkSession) extends Rule[LogicalPlan] {
       if (PublishedRuns.same(columns, table.schema)) run else throw PublishedRuns.changed(table)
     }
     def rebind(relation: LogicalRelation): LogicalPlan = relation match {
-      case LogicalRelation(files: HadoopFsRelation, _, Some(table), _, _) if ViewGuard.isView(table) && Files.ofDelta(files) =>
-        if (DeltaResult.shows(files)) relation else unfilled(relation, table) // Delta itself reads one version in one statement
+      case LogicalRelation(files: HadoopFsRelation, _, Some(table), _, _)
+          if ViewGuard.isView(table) && Files.ofDelta(files) =>
+        // Delta itself reads one version in one statement
+        if (DeltaResult.shows(files)) relation else unfilled(relation, table)
       case LogicalRelation(files: HadoopFsRelation, _, Some(table), false, _) if ViewGuard.isView(table) =>
         newest(files, table) match {
           case PublishedRuns.Fitting(index) if index == files.location => relation
@@ -88,13 +91,16 @@ class ReadNewestRun(session: SparkSession) extends Rule[LogicalPlan] {
     // Subqueries were analysed, and bound, on their own: bind them to the same run.
     outer.resolveExpressions { case subquery: SubqueryExpression =>
       AnalysisHelper.allowInvokingTransformsInAnalyzer {
-        subquery.withNewPlan(subquery.plan.transformWithSubqueries { case relation: LogicalRelation => rebind(relation) })
+        subquery.withNewPlan(subquery.plan.transformWithSubqueries { case relation: LogicalRelation =>
+          rebind(relation)
+        })
       }
     }
   }
 
   private def unfilled(relation: LogicalRelation, table: CatalogTable): LogicalPlan =
-    if (conf.getConfString(ViewGuard.ReadUnfilled, "false") == "true") LocalRelation(relation.output, isStreaming = false)
+    if (conf.getConfString(ViewGuard.ReadUnfilled, "false") == "true")
+      LocalRelation(relation.output, isStreaming = false)
     else throw Errors.of("TIDEMILL_NOT_FILLED", Map("view" -> ViewGuard.nameOf(table)))
 }
 

@@ -2,10 +2,12 @@ package org.apache.spark.sql.tidemill.view
 
 import scala.util.control.NonFatal
 
-
 import org.apache.spark.sql.{classic, AnalysisException, SparkSession}
 import org.apache.spark.sql.catalyst.TableIdentifier
-import org.apache.spark.sql.catalyst.analysis.{ResolvedIdentifier, ResolvedTable, UnresolvedIdentifier, UnresolvedRelation, UnresolvedTable, UnresolvedTableOrView, UnresolvedView}
+import org.apache.spark.sql.catalyst.analysis.{
+  ResolvedIdentifier, ResolvedTable, UnresolvedIdentifier, UnresolvedRelation, UnresolvedTable, UnresolvedTableOrView,
+  UnresolvedView
+}
 import org.apache.spark.sql.catalyst.catalog.CatalogTable
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
@@ -35,7 +37,8 @@ object ViewGuard {
   def bypass[T](body: => T): T = {
     val before = bypassed.get
     bypassed.set(true)
-    try body finally bypassed.set(before)
+    try body
+    finally bypassed.set(before)
   }
 
   private[tidemill] def isBypassed: Boolean = bypassed.get
@@ -59,7 +62,8 @@ object ViewGuard {
     def identifier(name: Seq[String]): Option[TableIdentifier] =
       if (session.sessionState.catalog.isTempView(name)) None
       else name match {
-        case CatalogAndIdentifier(catalog, found) if CatalogV2Util.isSessionCatalog(catalog) && found.namespace.length == 1 =>
+        case CatalogAndIdentifier(catalog, found)
+            if CatalogV2Util.isSessionCatalog(catalog) && found.namespace.length == 1 =>
           Some(TableIdentifier(found.name, found.namespace.headOption))
         case _ => None
       }
@@ -108,7 +112,8 @@ case class RefuseWrites(session: SparkSession) extends Rule[LogicalPlan] {
 
   private def check(node: LogicalPlan): Unit = node match {
     case insert: InsertIntoStatement => target(insert.table, if (insert.overwrite) "INSERT OVERWRITE" else "INSERT")
-    case write: V2WriteCommand => target(write.table, if (write.isInstanceOf[AppendData]) "INSERT" else "INSERT OVERWRITE")
+    case write: V2WriteCommand =>
+      target(write.table, if (write.isInstanceOf[AppendData]) "INSERT" else "INSERT OVERWRITE")
     case DeleteFromTable(table, _) => target(table, "DELETE")
     case update: UpdateTable => target(update.table, "UPDATE")
     case merge: MergeIntoTable => target(merge.targetTable, "MERGE")
@@ -120,18 +125,20 @@ case class RefuseWrites(session: SparkSession) extends Rule[LogicalPlan] {
     case save: SaveAsV1TableCommand => v1(save.tableDesc.identifier, save.mode.toString)
     // Delta's statement holds its table in a node that is no plan over it
     case restore if restore.nodeName == "RestoreTableStatement" =>
-      restore.children.flatMap(_.productIterator).foreach { case table: LogicalPlan => target(table, "RESTORE"); case _ => }
+      restore.children.flatMap(_.productIterator).foreach {
+        case table: LogicalPlan => target(table, "RESTORE"); case _ =>
+      }
     case create: CreateV1Table if create.query.isDefined => v1(create.tableDesc.identifier, create.mode.toString)
     case write if deltas.contains(write.nodeName) => target(write.children.head, deltas(write.nodeName))
     case other => other.children.foreach {
-      case table: ResolvedTable if CatalogV2Util.isSessionCatalog(table.catalog) =>
-        resolved.collectFirst { case (begin, statement) if other.nodeName.startsWith(begin) => statement }
-          .foreach(refuse((table.catalog.name +: table.identifier.namespace :+ table.identifier.name).toSeq, _))
-      case table: UnresolvedTable => changing(table.multipartIdentifier, table.commandName)
-      case table: UnresolvedTableOrView => changing(table.multipartIdentifier, table.commandName)
-      case view: UnresolvedView => changing(view.multipartIdentifier, view.commandName)
-      case _ =>
-    }
+        case table: ResolvedTable if CatalogV2Util.isSessionCatalog(table.catalog) =>
+          resolved.collectFirst { case (begin, statement) if other.nodeName.startsWith(begin) => statement }
+            .foreach(refuse((table.catalog.name +: table.identifier.namespace :+ table.identifier.name).toSeq, _))
+        case table: UnresolvedTable => changing(table.multipartIdentifier, table.commandName)
+        case table: UnresolvedTableOrView => changing(table.multipartIdentifier, table.commandName)
+        case view: UnresolvedView => changing(view.multipartIdentifier, view.commandName)
+        case _ =>
+      }
   }
 
   private def target(plan: LogicalPlan, statement: String): Unit = plan match {
@@ -180,8 +187,9 @@ case class RefuseWritesResolved(session: SparkSession) extends Rule[LogicalPlan]
 
   private def check(node: LogicalPlan): Unit = node match {
     case command: Command =>
-      changing.collectFirst { case (prefix, verb) if command.nodeName.startsWith(prefix) => verb }.foreach { statement =>
-        tables(command).foreach(table => throw ViewGuard.refusal(table, statement))
+      changing.collectFirst { case (prefix, verb) if command.nodeName.startsWith(prefix) => verb }.foreach {
+        statement =>
+          tables(command).foreach(table => throw ViewGuard.refusal(table, statement))
       }
     case _ =>
   }
