@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dependencies import java_program, jars_of
+from dependencies import jars_of, java_program
 
 HERE = Path(__file__).resolve().parent
 CONF = HERE / ".scalafmt.conf"
