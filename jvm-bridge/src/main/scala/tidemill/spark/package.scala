@@ -1,2 +1,2 @@
-/** The way into Spark: the extension, the parser and the command of Tidemill's statements, and the planner behind them. */
+/** The way into Spark: the extension, the statements' parser and command, and the planner behind them. */
 package tidemill.spark

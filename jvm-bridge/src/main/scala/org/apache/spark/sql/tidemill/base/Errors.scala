@@ -28,8 +28,8 @@ class TidemillException(
     messageTemplate = Some(message))
 
 /**
- * The same, with a place in the text of the statement. The public constructors of Spark's class look the condition up in
- * Spark's table: the stand-in given here is in it, and all is overridden.
+ * The same, with a place in the text of the statement. The public constructors of Spark's class look the condition up
+ * in Spark's table: the stand-in given here is in it, and all is overridden.
  */
 class TidemillParseException(
     condition: String, state: String, text: String, parameters: Map[String, String], sql: String, origin: Origin)

@@ -25,8 +25,8 @@ import org.apache.spark.util.ThreadUtils
 /**
  * Operations on files through Hadoop's FileSystem.
  *
- * Paths travel as `Path.toString` gives them (with scheme, not URL-encoded). Text is UTF-8. New files get the permissions
- * that Hadoop's umask gives to those of every table: a view is read by other users.
+ * Paths travel as `Path.toString` gives them (with scheme, not URL-encoded). Text is UTF-8. New files get the
+ * permissions that Hadoop's umask gives to those of every table: a view is read by other users.
  */
 object Files {
   /** Threads of the driver that list directories; listing costs waiting, not computing. */
@@ -48,8 +48,8 @@ object Files {
     if (recursive) walk(Seq(path), conf, _ => true) else children(path, conf)
 
   /**
-   * All files below `roots` whose names, and whose folders' names, `wanted` accepts. Listed level by level by threads of
-   * the driver: a run that finds nothing to do must not cost a Spark job.
+   * All files below `roots` whose names, and whose folders' names, `wanted` accepts. Listed level by level by threads
+   * of the driver: a run that finds nothing to do must not cost a Spark job.
    */
   def walk(roots: Seq[Path], conf: Configuration, wanted: String => Boolean): Seq[FileStatus] = {
     def level(folders: Seq[Path]): Seq[FileStatus] = {
@@ -91,8 +91,8 @@ object Files {
     catch { case _: FileNotFoundException => Nil }
 
   /**
-   * Creates `path` with `text` unless it exists: {"created": bool}, or {"refused": text} where the file system offers no
-   * way to do so. Whoever gets true is the only one, whatever other processes do, and no reader ever sees a part.
+   * Creates `path` with `text` unless it exists: {"created": bool}, or {"refused": text} where the file system offers
+   * no way to do so. Whoever gets true is the only one, whatever other processes do, and no reader ever sees a part.
    */
   def writeNew(path: Path, text: String, conf: Configuration): JValue = {
     val fs = path.getFileSystem(conf)
@@ -110,8 +110,8 @@ object Files {
   private def created(done: Boolean): JValue = JObject("created" -> JBool(done))
 
   /**
-   * Does `work` again where its temporary file was gone before it got its name: VACUUM cannot tell it from what a writer
-   * that died has left.
+   * Does `work` again where its temporary file was gone before it got its name: VACUUM cannot tell it from what a
+   * writer that died has left.
    */
   @tailrec private def unlessTaken[A](work: => A, attempts: Int = 10000): A =
     (try Right(work)
@@ -159,7 +159,9 @@ object Files {
     }
   }
 
-  /** Puts `text` under `path`, whatever was there, so that readers see the old or the new content and nothing between. */
+  /**
+   * Puts `text` under `path`, whatever was there, so that readers see the old or the new content and nothing between.
+   */
   def replace(path: Path, text: String, conf: Configuration): Unit = {
     val fs = path.getFileSystem(conf)
     fs.getScheme match {

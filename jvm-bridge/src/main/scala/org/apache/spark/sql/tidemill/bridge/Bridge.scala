@@ -63,7 +63,9 @@ object Bridge {
       ("condition" -> condition) ~ ("message" -> String.valueOf(e.getMessage)) ~ ("causes" -> causes(e))
   }
 
-  /** Spark waits for a broadcast in another thread; what failed there comes back in a wrapping that PySpark cannot read. */
+  /**
+   * Spark waits for a broadcast in another thread; what failed there comes back in a wrapping that PySpark cannot read.
+   */
   @tailrec private def unwrapped(e: Throwable): Throwable = e match {
     case wrapping: ExecutionException if wrapping.getCause != null => unwrapped(wrapping.getCause)
     case other => other

@@ -14,8 +14,8 @@ import org.apache.spark.sql.tidemill.view.PublishedRuns
 import org.apache.spark.sql.types.StructType
 
 /**
- * Operations on the session catalog, asked for by Python as {"do": name, ...}. Names of tables are lists of parts as the
- * user wrote them, or as `qualify` answers: [catalog, database, table].
+ * Operations on the session catalog, asked for by Python as {"do": name, ...}. Names of tables are lists of parts as
+ * the user wrote them, or as `qualify` answers: [catalog, database, table].
  */
 private[tidemill] object CatalogOps {
   def run(session: SparkSession, request: JValue): JValue = {
@@ -125,7 +125,9 @@ private[tidemill] object CatalogOps {
       catalog.alterTableSchema(name, Json.dataType(request \ "schema").asInstanceOf[StructType])
   }
 
-  /** Tables of "database" (default: the current one) whose names match "pattern" and that have the property "property". */
+  /**
+   * Tables of "database" (default: the current one) whose names match "pattern" and that have the property "property".
+   */
   private def list(session: SparkSession, request: JValue): JValue = {
     val catalog = session.sessionState.catalog
     val database = Json.textOption(request, "database").getOrElse(catalog.getCurrentDatabase)

@@ -18,8 +18,8 @@ import org.json4s.JsonDSL._
 object Plans {
 
   /**
-   * Settings that say nothing about an analysed text: how a front door prints values (the Thrift server sets that in some
-   * sessions), and `${...}`, which was replaced when the statement was read.
+   * Settings that say nothing about an analysed text: how a front door prints values (the Thrift server sets that in
+   * some sessions), and `${...}`, which was replaced when the statement was read.
    */
   private val Foreign = Set(SQLConf.BINARY_OUTPUT_STYLE.key, SQLConf.VARIABLE_SUBSTITUTE_ENABLED.key)
 
@@ -27,8 +27,8 @@ object Plans {
   private val queries = new ConcurrentHashMap[Long, Query]
 
   /**
-   * {"sql", "catalog", "namespace", "known", "columns": see [[Known]], may be absent} to a query document; the session must be a
-   * clone, since its catalog is set.
+   * {"sql", "catalog", "namespace", "known", "columns": see [[Known]], may be absent} to a query document; the session
+   * must be a clone, since its catalog is set.
    */
   def analyze(session: SparkSession, request: JValue): JValue = {
     place(session, request)
@@ -71,8 +71,8 @@ object Plans {
   }
 
   /**
-   * What fixes the meaning of a query's text: {"confs": the settings that Spark's views capture, "catalog", "namespace":
-   * where names are looked up, "time_zone"}.
+   * What fixes the meaning of a query's text: {"confs": the settings that Spark's views capture, "catalog",
+   * "namespace": where names are looked up, "time_zone"}.
    */
   def settings(session: SparkSession, request: JValue): JValue = {
     val conf = session.sessionState.conf

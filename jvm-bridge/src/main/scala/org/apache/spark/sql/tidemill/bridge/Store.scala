@@ -16,9 +16,10 @@ object Store {
    * {"sources": [source...], "since": [position...] or absent, "at": [position...] or absent} to
    * {"positions": [position...], "changes": [summary...]}.
    *
-   * All positions are taken one right after the other, before any summary is worked out, so that the sources of a run are
-   * pinned as closely together as they can be; one that "at" gives is taken as it is. A summary tells what metadata alone
-   * knows of the changes since the position of the same index (null without one); see [[Source.summary]]. No Spark job runs.
+   * All positions are taken one right after the other, before any summary is worked out, so that the sources of a run
+   * are pinned as closely together as they can be; one that "at" gives is taken as it is. A summary tells what metadata
+   * alone knows of the changes since the position of the same index (null without one); see [[Source.summary]]. No
+   * Spark job runs.
    */
   def pin(session: SparkSession, request: JValue): JValue = {
     val sources = Json.items(request, "sources")

@@ -18,10 +18,12 @@ import org.apache.spark.sql.types.{DataType, StructField, StructType}
 /**
  * What an earlier analysis of a query found out about its sources, put into the parsed query in place of their names.
  *
- * "known", [{"source": entry, "position": position or null}]: paths of files. Spark finds out their columns anew at each
- * analysis, with a job that for JSON reads all files; they stay known as long as the files that came since have the same.
+ * "known", [{"source": entry, "position": position or null}]: paths of files. Spark finds out their columns anew at
+ * each analysis, with a job that for JSON reads all files; they stay known as long as the files that came since have
+ * the same.
  *
- * "columns", {table: [name...]}: of a table that has other columns now, those that `*` stands for, as far as it has them.
+ * "columns", {table: [name...]}: of a table that has other columns now, those that `*` stands for, as far as it has
+ * them.
  */
 private[tidemill] object Known {
   def resolve(session: SparkSession, parsed: LogicalPlan, request: JValue): LogicalPlan = {

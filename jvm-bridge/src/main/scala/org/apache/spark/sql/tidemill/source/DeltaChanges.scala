@@ -160,7 +160,9 @@ private[tidemill] object DeltaChanges {
       "reason" -> Json.of(unreadable.map(path => lost(s"'$path' is gone"))))
   }
 
-  /** Whether no commit deletes rows after an earlier one has inserted some, and none carries rows over into new files. */
+  /**
+   * Whether no commit deletes rows after an earlier one has inserted some, and none carries rows over into new files.
+   */
   private def direct(changing: Seq[DeltaCommit]): Boolean = {
     val afterInsert = changing.dropWhile(_.counts._1.contains(0L)).drop(1)
     changing.forall(c => c.feed.nonEmpty || !c.rewrites) && afterInsert.forall(_.counts._2.contains(0L))

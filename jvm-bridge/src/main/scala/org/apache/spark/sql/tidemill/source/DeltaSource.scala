@@ -17,9 +17,9 @@ import org.apache.spark.sql.tidemill.base.Json
 import org.apache.spark.sql.types.StructType
 
 /**
- * Delta tables. Position: {"version": n, "id": table id, "bytes" and "rows": number or null, "columns": {field: physical
- * name and type}}; a column that was dropped and added again has its old name and type, but another physical name.
- * Loaded only where a relation is Delta's.
+ * Delta tables. Position: {"version": n, "id": table id, "bytes" and "rows": number or null, "columns": {field:
+ * physical name and type}}; a column that was dropped and added again has its old name and type, but another physical
+ * name. Loaded only where a relation is Delta's.
  */
 private[tidemill] object DeltaSource extends Source {
   /** Why this relation of Delta cannot be followed. */

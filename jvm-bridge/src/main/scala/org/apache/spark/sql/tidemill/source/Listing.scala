@@ -14,8 +14,8 @@ import org.apache.spark.sql.tidemill.base.Json
  *
  * A page holds some thousand files in the order of their paths: folder, NUL, files, NUL, folder ..., where files is
  * name/bytes/modified/name/... (no path contains NUL, no name a slash). Where a page ends is decided by the name of its
- * last file, and of that file's folder, alone: a file that comes or goes changes one page, and all others stay equal, so
- * that two listings are compared, and kept, by the pages in which they differ.
+ * last file, and of that file's folder, alone: a file that comes or goes changes one page, and all others stay equal,
+ * so that two listings are compared, and kept, by the pages in which they differ.
  */
 private[tidemill] object Listing {
   type Listed = (String, Long, Long)

@@ -48,9 +48,9 @@ private[tidemill] trait Source {
   def pin(session: SparkSession, source: JValue): JValue
 
   /**
-   * What metadata knows of the changes between two positions; null where Python sees it from the positions alone:
-   * {"changed", "changes_readable", "old_readable", "direct": bool, "inserts", "deletes", "bytes": number or null,
-   * "reason": code with text or null}. "direct": no row came and went in between, or was taken out and put back.
+   * What metadata knows of the changes between two positions: {"changed", "changes_readable", "old_readable", "direct":
+   * bool, "inserts", "deletes", "bytes": number or null, "reason": code with text or null}. "direct": no row came and
+   * went in between, or was taken out and put back. Null where Python sees all of this from the positions alone.
    */
   def summary(session: SparkSession, source: JValue, from: JValue, to: JValue): JValue
 }

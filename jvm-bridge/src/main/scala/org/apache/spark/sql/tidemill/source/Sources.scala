@@ -36,7 +36,10 @@ object Sources {
     Project(SignedRows.pick(plan, fields), plan)
   }
 
-  /** What changed after `from` up to `to`: output = `fields`, then `_n`, a bigint of 1 or -1. Rows may cancel each other. */
+  /**
+   * What changed after `from` up to `to`: output = `fields`, then `_n`, a bigint of 1 or -1. Rows may cancel each
+   * other.
+   */
   def changes(
       session: SparkSession, relation: LogicalPlan, fields: Seq[String], from: JValue, to: JValue): LogicalPlan =
     relation match {

@@ -18,9 +18,9 @@ import org.apache.spark.sql.types.{LongType, StructType}
  * An incremental view that feeds another one. Position: {"run": n, "id": text}, the last run with output, read from the
  * view's log: what counts is the commit, not what plain readers see already.
  *
- * Of a log entry this reads: "output" (bool), "files" (live ones) and "delta" (null if the run knows no difference), both
- * lists of {"path", "bytes", "modified"}, "rows" (of the content, null if unknown), and "metrics"."rows_out". A value
- * {"$in": name} lies in the file of that name beside the entry.
+ * Of a log entry this reads: "output" (bool), "files" (live ones) and "delta" (null if the run knows no difference),
+ * both lists of {"path", "bytes", "modified"}, "rows" (of the content, null if unknown), and "metrics"."rows_out". A
+ * value {"$in": name} lies in the file of that name beside the entry.
  */
 private[tidemill] object ViewSource extends Source {
   private val Definition = "_tidemill/view.json"
@@ -51,7 +51,10 @@ private[tidemill] object ViewSource extends Source {
     Files.read(new Path(root, Definition), conf).flatMap(text => Json.textOption(Json.parse(text), "id"))
       .getOrElse(root.toString)
 
-  /** Whether two entries' files have the same columns; their definitions tell, and one that VACUUM removed tells nothing. */
+  /**
+   * Whether two entries' files have the same columns; their definitions tell, and one that VACUUM removed tells
+   * nothing.
+   */
   private def sameColumns(root: Path, one: JValue, other: JValue, conf: Configuration): Boolean =
     one \ "definition" == other \ "definition" || {
       val known = PublishedRuns.columns(root, one, conf)
@@ -83,7 +86,9 @@ private[tidemill] object ViewSource extends Source {
     }
   }
 
-  /** What is read of `entry` by a relation with the columns `schema` must have them: else they would come out as NULL. */
+  /**
+   * What is read of `entry` by a relation with the columns `schema` must have them: else they would come out as NULL.
+   */
   private def check(
       leaf: LogicalRelation, files: HadoopFsRelation, root: Path, entry: JValue, conf: Configuration): Unit =
     for (has <- PublishedRuns.columns(root, entry, conf)) {

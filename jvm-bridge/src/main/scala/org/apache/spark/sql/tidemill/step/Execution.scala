@@ -37,7 +37,9 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
     case given => given
   }
 
-  /** Columns of the plan that hold partition values as text, each with the name of the column that they are values of. */
+  /**
+   * Columns of the plan that hold partition values as text, each with the name of the column that they are values of.
+   */
   private val partitions: Seq[(String, String)] = list(sink \ "partitions").map {
     case JArray(List(JString(column), JString(of))) => (column, of)
     case other => throw new IllegalArgumentException(s"not a partition column: ${ExpressionDecoder.show(other)}")
@@ -148,7 +150,10 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
     finally conf.setConf(SQLConf.FILE_COMMIT_PROTOCOL_CLASS, before)
   }
 
-  /** The committed files below `path`; with partitions, each says its values, and the folder that Spark gives them in a table. */
+  /**
+   * The committed files below `path`; with partitions, each says its values, and the folder that Spark gives them in a
+   * table.
+   */
   private def listed(path: Path, committed: Set[String]): List[JObject] = {
     val root = fileSystem(path).makeQualified(path)
     val found = Files.walk(Seq(root), session.sessionState.newHadoopConf(), !_.startsWith("."))

@@ -8,8 +8,8 @@ import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero
 import org.apache.spark.sql.types.{DoubleType, FloatType, StringType, TimestampType}
 
 /**
- * Values of partition columns as text, as folder names and Delta's log hold them. Points in time are written in UTC and say
- * so: read in whatever time zone, they stay what they were.
+ * Values of partition columns as text, as folder names and Delta's log hold them. Points in time are written in UTC and
+ * say so: read in whatever time zone, they stay what they were.
  */
 private[tidemill] object Partitions {
   def lookup(name: String, arguments: Seq[Expression]): Option[Expression] = (name, arguments) match {

@@ -11,9 +11,9 @@ import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
 /**
- * The different values that an observation saw but NULL; NULL if there are more than `most`, or one that cannot be told as
- * a text of JSON. What a task that is done again has seen stays among them: whoever looks values up may look for too many,
- * not for too few.
+ * The different values that an observation saw but NULL; NULL if there are more than `most`, or one that cannot be told
+ * as a text of JSON. What a task that is done again has seen stays among them: whoever looks values up may look for too
+ * many, not for too few.
  */
 final case class ObservedValues(
     child: Expression, most: Int, mutableAggBufferOffset: Int = 0, inputAggBufferOffset: Int = 0)

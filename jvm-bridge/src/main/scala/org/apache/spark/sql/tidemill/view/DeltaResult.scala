@@ -19,9 +19,9 @@ import org.apache.spark.sql.tidemill.base.{Files, Json}
 import org.apache.spark.sql.types.StructType
 
 /**
- * The Delta table at a view's location, which shows the view's result files to everyone who reads Delta. Its transactions
- * add and remove whole files, and carry the number of the run whose content they show (application: the view). Asked for
- * by Python as {"do": name, "location", ...}; loaded only where a session has Delta.
+ * The Delta table at a view's location, which shows the view's result files to everyone who reads Delta. Its
+ * transactions add and remove whole files, and carry the number of the run whose content they show (application: the
+ * view). Asked for by Python as {"do": name, "location", ...}; loaded only where a session has Delta.
  */
 private[tidemill] object DeltaResult {
   /** Another writer may come first a few times; Tidemill's own writers show the same content. */
@@ -67,9 +67,9 @@ private[tidemill] object DeltaResult {
     }
 
   /**
-   * Makes the files "files" the content, as of "run" (null: the view has none yet); false if there was nothing to do. One
-   * transaction. "before" is {"run", "files"}: what Tidemill has shown last, if it is known. Where that is what the table
-   * holds, only the difference is looked at; else all its files are.
+   * Makes the files "files" the content, as of "run" (null: the view has none yet); false if there was nothing to do.
+   * One transaction. "before" is {"run", "files"}: what Tidemill has shown last, if it is known. Where that is what the
+   * table holds, only the difference is looked at; else all its files are.
    */
   @tailrec
   private def publish(session: SparkSession, root: Path, request: JValue, attempts: Int): Boolean = {

@@ -16,8 +16,8 @@ import org.apache.spark.sql.tidemill.base.{Errors, Files, Json, TidemillExceptio
 import org.apache.spark.sql.types.{DataType, StructField, StructType}
 
 /**
- * The runs of a view that plain readers see: `_spark_metadata/<run>.compact`, each with all files of its run (who writes
- * them: `tidemill.runtime.publish`), and the columns that a run has, which its definition tells.
+ * The runs of a view that plain readers see: `_spark_metadata/<run>.compact`, each with all files of its run (who
+ * writes them: `tidemill.runtime.publish`), and the columns that a run has, which its definition tells.
  */
 private[tidemill] object PublishedRuns {
   /** How often what changed while it was looked at is looked at anew. */

@@ -105,7 +105,9 @@ case class RefuseWrites(session: SparkSession) extends Rule[LogicalPlan] {
   /** What Delta's own rules make of a DML statement, where they come before this one; the first child is its target. */
   private val deltas = Map("DeltaDelete" -> "DELETE", "DeltaUpdateTable" -> "UPDATE", "DeltaMergeInto" -> "MERGE")
 
-  /** Begins of the names of nodes over a table that was resolved before this rule came, and the statements they are of. */
+  /**
+   * Begins of the names of nodes over a table that was resolved before this rule came, and the statements they are of.
+   */
   private val resolved = Seq(
     "Optimize" -> "OPTIMIZE", "Vacuum" -> "VACUUM", "DeltaReorg" -> "REORG", "Truncate" -> "TRUNCATE TABLE") ++
     Seq("Add", "Alter", "Drop", "Rename", "Replace", "Set", "Unset").map(_ -> "ALTER TABLE")

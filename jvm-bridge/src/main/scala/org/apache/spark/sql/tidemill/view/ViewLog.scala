@@ -11,8 +11,8 @@ import org.apache.spark.sql.tidemill.base.Files
 
 /**
  * The log of an incremental view, for reading: entries `_tidemill/log/<run>.json`, checkpoints
- * `_tidemill/checkpoints/<n>.json`, each in place of `Span` entries, and the hint `_tidemill/log/newest`; numbers have 20
- * digits. What they mean and who writes them: `tidemill.runtime.log`.
+ * `_tidemill/checkpoints/<n>.json`, each in place of `Span` entries, and the hint `_tidemill/log/newest`; numbers have
+ * 20 digits. What they mean and who writes them: `tidemill.runtime.log`.
  */
 private[tidemill] final class ViewLog(location: Path, conf: Configuration) {
   import ViewLog._
@@ -33,8 +33,8 @@ private[tidemill] final class ViewLog(location: Path, conf: Configuration) {
   def covered(run: Long): Boolean = fs.exists(numbered(checkpoints, run / Span))
 
   /**
-   * Upwards from `start` to the last entry. An entry that is not there was never written, or it was removed, and then the
-   * checkpoint that covers it was there before: so it is looked for afterwards.
+   * Upwards from `start` to the last entry. An entry that is not there was never written, or it was removed, and then
+   * the checkpoint that covers it was there before: so it is looked for afterwards.
    */
   @tailrec private def search(start: Option[Long], attempts: Int): Option[(Long, String)] = start match {
     case None => None
