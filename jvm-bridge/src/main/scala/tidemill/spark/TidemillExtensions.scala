@@ -1,9 +1,9 @@
 package tidemill.spark
 
+import org.apache.spark.sql.{SparkSessionExtensions, SparkSessionExtensionsProvider}
 import org.apache.spark.sql.tidemill.bridge.{FixedSettings, Installed}
 import org.apache.spark.sql.tidemill.step.ReplaceIncrementalOutput
 import org.apache.spark.sql.tidemill.view.{ReadNewestRun, ReadPresentColumns, RefuseWrites, RefuseWritesResolved}
-import org.apache.spark.sql.{SparkSessionExtensions, SparkSessionExtensionsProvider}
 
 /**
  * The entry point: `spark.sql.extensions=tidemill.spark.TidemillExtensions`.

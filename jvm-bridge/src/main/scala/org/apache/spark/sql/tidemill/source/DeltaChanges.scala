@@ -3,9 +3,7 @@ package org.apache.spark.sql.tidemill.source
 import org.json4s._
 
 import org.apache.spark.sql.catalyst.catalog.CatalogTable
-import org.apache.spark.sql.catalyst.expressions.{
-  Alias, Attribute, EqualTo, If, In, Literal, NamedExpression, Not, RowOrdering
-}
+import org.apache.spark.sql.catalyst.expressions.{Alias, EqualTo, If, In, Literal, NamedExpression, Not, RowOrdering}
 import org.apache.spark.sql.catalyst.expressions.aggregate.Sum
 import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, Filter, LogicalPlan, Project, Union}
 import org.apache.spark.sql.catalyst.util.UnsafeRowUtils
