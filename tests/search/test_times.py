@@ -89,6 +89,28 @@ def test_early_work_pays_where_it_is_cheap_enough(price: float, cost: float, ear
         assert found.saved_by(group, 1) == ([(group, 0)] if early else [])
 
 
+@pytest.mark.parametrize("price", [0.0, 0.5, 1.0, 3.0])
+def test_a_preferred_pack_is_heard_at_any_price_and_costs_what_it_costs(price: float) -> None:
+    memo, whole = read_twice()
+    delta = Ref(0, over(DELTA, SYMBOLIC))
+    memo.add(whole, Node(Sum(), (delta, Node(Negate(), (Node(Negate(), (delta,)),)))), "r", "q")
+    model = Fixed(costs={Net: 10.0, Negate: 1.0})
+    for prefer, negations in ((None, 1), ("p", 1), ("q", 2)):
+        found = extractor(memo, model, [change(5.0)], [price], prefer)
+        plan = found.planned([whole], 0)
+        computed = [p.choice.expression for p in plan if p.choice.expression is not None]
+        if prefer or price:  # otherwise nothing is cheaper than anything
+            assert sum(isinstance(e.op, Negate) for e in computed) == negations
+        assert found.cost(whole) == pytest.approx(price * (2 * 10.0 + negations), abs=0.0 if price else 1e-9)
+        # Of the change, read twice: to compute it once saves 10, writing it and loading it twice costs 5 + 2 * 4.
+        assert found.gains(plan)[memo.change(0, DELTA), 0] == pytest.approx(price * (10.0 - 13.0))
+    unpreferred = extractor(memo, model, [change(5.0)], [price], "q")
+    others = [e for e in memo.group(whole).expressions if e.pack == "p"]
+    weighed = [choice for e in others if (choice := unpreferred.making(whole).weighed(whole, e)) is not None]
+    assert [choice.unpreferred for choice in weighed] == [1]
+    assert weighed[0].cost == pytest.approx(price * 21.0)
+
+
 SUMS = """\
 source 0 t [a: long, b: long] rows=2000000
 aggregate keys=[#9 := #0] calls=[#10 := sum(#1)]

@@ -7,7 +7,6 @@ from typing import Any
 
 from tidemill.memo.memo import Expression
 from tidemill.plan.ops import Changes, HeldScan, LookUp, ResultScan, Scan, StateScan, state_of
-from tidemill.search.choose.settle import preference_apart
 from tidemill.search.runs.explanation import ExplainedPlan, Explanation, PlannedPoint, Used
 from tidemill.search.space.seed import CORE, Candidate, methods_of
 from tidemill.text.printer import Printer
@@ -114,7 +113,7 @@ def _planned_steps(why: Explanation, run: int) -> list[dict[str, Any]]:
     for planned in (p for p in why.schedule if p.run == run):
         choice, e = planned.choice, planned.choice.expression
         if e is not None:
-            own = preference_apart(choice.own) * planned.times
+            own = choice.own * planned.times
             add(planned.group, printer.op(e.op), e.rule, e.pack, _reads(why, e), choice.rows, own)
             steps[-1]["inputs"] = [numbers[i] for i in map(memo.find, e.inputs) if i in numbers]
         elif choice.saved is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemill.memo.memo import Expression, Group
-from tidemill.search.choose.settle import preference_apart
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.text.printer import Printer
 
@@ -29,11 +28,7 @@ def _lines(run: ExplainedPlan) -> Iterator[str]:
         choice = why.extractor.making(group.number).weighed(group.number, e)
         mark = "*" if (group.number, e) in used else " "
         inputs = f" <- {', '.join(f'G{space.find(i)}' for i in e.inputs)}" if e.inputs else ""
-        worth = (
-            f"{round(choice.rows)} rows, {preference_apart(choice.cost):.3f} ms"
-            if choice is not None
-            else "not computable"
-        )
+        worth = f"{round(choice.rows)} rows, {choice.cost:.3f} ms" if choice is not None else "not computable"
         return f"  {mark} {printer.op(e.op)}{inputs}  [{e.pack}/{e.rule}, {worth}]"
 
     named: set[int] = set()

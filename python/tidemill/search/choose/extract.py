@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
-from tidemill.cost.costing import CostModel, CpuMs, Facts, Rows, Work
+from tidemill.cost.costing import CostModel, Facts, Rows, Work
 from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import Changes, Less, LookUp, Op, Project, ResultScan, Scan, StateScan
-from tidemill.search.choose.settle import Choice, Given, Place, Run, Settled, Settling, preference_apart
+from tidemill.search.choose.settle import ANY_WEIGHT, Choice, Given, Place, Run, Settled, Settling
 from tidemill.search.space.ways import Way, Ways
 from tidemill.tvr.form import OLD
 
@@ -169,7 +169,7 @@ class Extractor:
         written = 0
         while wanted:
             ready = [place for place, choice in wanted.items() if not choice.uses & ~written]
-            place = min(ready or wanted, key=lambda p: (self._plain[p].cost, p))
+            place = min(ready or wanted, key=lambda p: (self._plain[p].weight, p))
             self._made[place] = self._making(place, {p: g for p, g in given.items() if not g.bit & ~written}, written)
             written |= bits[place]
             del wanted[place]
@@ -177,11 +177,11 @@ class Extractor:
     def _cheapest(self, place: Place, written: int) -> Choice:
         """The cheapest way to compute something that reads nothing but what is written, as a set of bits."""
         plain = self._plain[place]
-        for bound in (plain.cost, inf):  # a way whose inputs cost more costs more itself
+        for bound in (plain.weight, ANY_WEIGHT):  # a way whose inputs weigh more weighs more itself
             self._best.reach(bound)
             fit = (choice for choice in self._choices(place) if not choice.uses & ~written)
-            found = min(fit, key=lambda choice: choice.cost, default=None)
-            if found is not None and found.cost <= bound:
+            found = min(fit, key=lambda choice: choice.weight, default=None)
+            if found is not None and found.weight <= bound:
                 return found
         return plain
 
@@ -210,7 +210,7 @@ class Extractor:
     # -- what was chosen ----------------------------------------------------------------------------------------------
 
     def cost(self, group: int, run: int = 0) -> float:
-        """What it costs to compute a group at a run; infinite if nothing computes it."""
+        """Priced cost of computing a group at a run, with all below; infinite if nothing computes it."""
         choice = self.making(group, run).best(group, run)
         return choice.cost if choice else inf
 
@@ -293,8 +293,8 @@ class Extractor:
 
     def prefers(self, pack: str, plan: Sequence[Planned]) -> bool:
         """Whether a plan does nothing in another way where a pack has one."""
-        behind = self._settling.is_behind
-        return not any(behind(p.group, p.choice.expression, pack) for p in plan if p.choice.expression is not None)
+        unpreferred = self._settling.is_unpreferred
+        return not any(unpreferred(p.group, p.choice.expression, pack) for p in plan if p.choice.expression is not None)
 
     def costs(self, plan: Sequence[Planned]) -> tuple[float, ...]:
         """CPU milliseconds of a plan at each run."""
@@ -316,8 +316,7 @@ class Extractor:
                 continue
             groups = map(self._memo.find, choice.expression.inputs)
             inputs = tuple(self._settling.read(group, self._best[group, run]) for group in groups)
-            own = CpuMs(preference_apart(choice.own))
-            operators.append(Work(choice.expression.op, inputs, own, p.times))
+            operators.append(Work(choice.expression.op, inputs, choice.own, p.times))
             if p.once and (p.group, run) in self.shared:
                 handling += self._model.save(choice.rows)
         return operators, handling
@@ -332,19 +331,20 @@ class Extractor:
         computed = [p for p in plan if p.choice.expression is not None]
         for p in computed:
             for after in self._told_by.get(p.group, ()):
-                told[after, p.run].append(preference_apart(p.choice.cost) * p.times)
+                told[after, p.run].append(p.choice.cost * p.times)
             for way in self._looked_up.get(p.group, ()):
                 if (way.inputs[0], p.run) not in self._best.found:
                     continue
                 own = self._settling.choice(way, p.run, self._best).own * self.runs[p.run].price
-                told[way.inputs[0], p.run].append(preference_apart(p.choice.cost - own) * p.times)
+                if own < p.choice.cost:
+                    told[way.inputs[0], p.run].append((p.choice.cost - own) * p.times)
         found: dict[Place, float] = {}
         for p in computed:
             others = told.get((p.group, p.run), [])
             if p.once or p.reads + len(others) < 2 or not self._has_columns(p):
                 continue
             handling = self._model.save(p.choice.rows) + self._model.load(p.choice.rows) * (p.reads + len(others))
-            saved = preference_apart(p.choice.cost) * (p.reads - 1) + sum(others)
+            saved = p.choice.cost * (p.reads - 1) + sum(others)
             found[p.group, p.run] = saved - handling * self.runs[p.run].price
         return found
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
-from tidemill.cost.costing import BROADCAST_ROWS, CostModel, CpuMs, Work
+from tidemill.cost.costing import BROADCAST_ROWS, CostModel, Work
 from tidemill.memo.memo import Expression
 from tidemill.plan.ops import (
     Changes,
@@ -29,7 +29,7 @@ from tidemill.plan.ops import (
 )
 from tidemill.plan.query import COUNT_FIELD, Query, count_field
 from tidemill.search.choose.extract import Chosen, Extractor
-from tidemill.search.choose.settle import Run, preference_apart
+from tidemill.search.choose.settle import Run
 from tidemill.search.choose.sharing import Shared
 from tidemill.search.contract.run_plan import StateSpec, Step, Volume
 from tidemill.search.contract.stored import Asked
@@ -267,7 +267,7 @@ class Assembly:
             lowered = lowerer.net(lowered)
         for number, e in lowerer.used:
             if (number, e) not in self._used and (choice := chosen.weighed(number, e)) is not None:
-                self._used[number, e] = Used(number, e, choice.rows, CpuMs(preference_apart(choice.own)))
+                self._used[number, e] = Used(number, e, choice.rows, choice.own)
         shuffled = max((_shuffled(chosen, e) for _, e in lowerer.used), default=0.0)
         leaves = [number for number, e in lowerer.used if isinstance(e.op, Changes | StateScan | ResultScan | HeldScan)]
         return lowered, Volume(shuffled, max((chosen.rows(i) for i in [*leaves, *lowerer.staged_used]), default=0.0))
