@@ -43,7 +43,7 @@ from tidemill.rule.rule import Rule
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.service.planner import plan_run
 from tidemill.search.space.seed import Seeding, candidates, keep, keep_result
-from tidemill.search.space.space import Kept, normal_query, space, step_of
+from tidemill.search.space.space import Kept, SpaceRequest, explore_space, normal_query, step_of
 from tidemill.settings import PACKS, PlannerSettings
 from tidemill.text.parser import parse_query
 from tidemill.text.printer import Printer
@@ -205,7 +205,7 @@ def _planned(block: Block, query: Query) -> tuple[str, frozenset[str]]:
     sources = _changes(block, query)
     kept: frozenset[str] = frozenset()
     if block.values("states"):
-        every = space(query, [sources], 1, _rules(block), MODEL, Budget(seconds=60), Kept(None))
+        every = explore_space(SpaceRequest(query, [sources], 1, Kept(None)), _rules(block), MODEL, Budget(seconds=60))
         kept = frozenset(c.name for c in every.candidates)
     request = PlanRequest(
         query=query,

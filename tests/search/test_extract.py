@@ -35,7 +35,7 @@ def cyclic() -> tuple[Memo, Extractor, int, int]:
     delta, new = memo.change(0, DELTA), memo.moment(0, SNAPSHOT, old=False)
     memo.add(delta, Node(Net((0, 1)), (Ref(0, at(SNAPSHOT, NEW)),)), "r", "p")
     memo.add(new, Node(Net((0, 1)), (Ref(0, over(DELTA, SYMBOLIC)),)), "r", "p")
-    facts = Facts(query, ({0: CHANGE},), {}, {})
+    facts = Facts(query, ({0: CHANGE},), {})
     return memo, Extractor(memo, MODEL, facts), delta, new
 
 
@@ -50,7 +50,7 @@ def test_a_cycle_is_entered_where_it_is_cheapest() -> None:
     columns = ((0, "a"), (1, "b"))
     memo.add(delta, Node(Changes(0, columns, OLD, NEW)), "r", "p")
     memo.add(new, Node(Scan(0, columns, NEW)), "r", "p")
-    extractor = Extractor(memo, MODEL, Facts(memo.query, ({0: CHANGE},), {}, {}))
+    extractor = Extractor(memo, MODEL, Facts(memo.query, ({0: CHANGE},), {}))
     choices = [extractor.best(g) for g in (delta, new)]
     assert [type(c.expression.op) for c in choices if c and c.expression] == [Changes, Net]
     extractor.stage(delta)
@@ -59,6 +59,6 @@ def test_a_cycle_is_entered_where_it_is_cheapest() -> None:
     assert staged.expression is None
     assert extractor.is_staged(delta)
     only = Extractor(
-        memo, MODEL, Facts(memo.query, ({0: CHANGE},), {}, {}), lambda _g, e: not isinstance(e.op, Changes | Net)
+        memo, MODEL, Facts(memo.query, ({0: CHANGE},), {}), lambda _g, e: not isinstance(e.op, Changes | Net)
     )
     assert only.best(delta) is None

@@ -20,7 +20,7 @@ from tidemill.search.keep import keeping
 from tidemill.search.keep.keeping import Prices, Scenario
 from tidemill.search.runs import task
 from tidemill.search.service.planner import plan_run
-from tidemill.search.space.space import Kept, normal_query, space
+from tidemill.search.space.space import Kept, SpaceRequest, explore_space, normal_query
 from tidemill.settings import PlannerSettings
 from tidemill.text.parser import parse_query
 from tidemill.tvr.form import SNAPSHOT, at
@@ -75,7 +75,9 @@ def test_a_state_is_brought_up_to_date_for_what_has_changed() -> None:
     """Of a million rows and a thousand changed ones, those alone are grouped."""
     parsed = normal_query(parse_query(SOURCES + over(ALL, ORDERS, LINES, CUSTOMERS)))
     change = SourceChange(changed=True, old_readable=True, rows=6e6, inserts=500, deletes=500)
-    found = space(parsed, [dict.fromkeys(parsed.sources, change)], 1, load_rules(), MODEL, Budget(), Kept(None))
+    found = explore_space(
+        SpaceRequest(parsed, [dict.fromkeys(parsed.sources, change)], 1, Kept(None)), load_rules(), MODEL, Budget()
+    )
     extractor = Extractor(found.memo, MODEL, found.facts, lambda _g, e: not isinstance(e.op, Scan))
     rows = [c for c in found.candidates if c.partial is None and found.facts.sizes[c.tvr] > 1e6]
     assert rows

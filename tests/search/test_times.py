@@ -55,7 +55,7 @@ def change(inserts: float, *, changed: bool = True) -> SourceChange:
 def extractor(
     memo: Memo, model: Fixed, steps: Sequence[SourceChange], prices: Sequence[float], prefer: str | None = None
 ) -> Extractor:
-    facts = Facts(memo.query, tuple({0: s} for s in steps), {}, {})
+    facts = Facts(memo.query, tuple({0: s} for s in steps), {})
     runs = [Run(i + 1, price) for i, price in enumerate(prices)]
     return Extractor(memo, model, facts, prefer=prefer, runs=runs)
 

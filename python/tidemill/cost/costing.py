@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NewType, Protocol, runtime_checkable
 
 from tidemill.cost.distinct import GROUP_SHARE, Distinct
+from tidemill.cost.kept import NOTHING_COUNTED, KeptRows
 from tidemill.plan.change import SourceChange
 from tidemill.plan.expr import Expr
 from tidemill.plan.ops import HeldScan, Op, ResultScan, StateScan
@@ -25,8 +26,6 @@ PAGE_ROWS = 1_000
 """Rows of a page of a file in order: what is read for a key."""
 LONG_DIGITS = 18
 """Of a decimal that is kept in a long."""
-CONTENT, HELD = "", "held"
-"""Names, among what is kept, of the view's content and of its change that is held back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +36,7 @@ class Facts:
         query: the query and its expressions.
         steps: size and change of each source, for each step of the timeline.
         selectivity: of each join of the query, by its condition: rows out per product of rows in.
-        kept: rows of what is kept, by name: states (`NAME before` and `NAME since` for parts of them, `NAME segments`
-            for all pieces but the first), the view's result ("") and its change that is held back ("held").
+        kept: rows of what is kept.
         known: rows of groups that were measured, or that are given, instead of being estimated.
         sizes: rows of each relation by number, once: they are the same in whichever way it is written.
         distinct: how many values columns have; None if nothing is known.
@@ -47,7 +45,7 @@ class Facts:
     query: Query
     steps: tuple[Mapping[int, SourceChange], ...]
     selectivity: Mapping[tuple[Expr, ...], float]
-    kept: Mapping[str, float]
+    kept: KeptRows = NOTHING_COUNTED
     known: Mapping[int, Rows] = field(default_factory=dict)
     sizes: Mapping[int, float] = field(default_factory=dict)
     distinct: Distinct | None = None
@@ -82,18 +80,11 @@ class Facts:
 
     def segments(self, state: str) -> float:
         """Rows of a state's pieces after the first."""
-        return self.kept.get(f"{state} segments", 0.0)
+        return self.kept.state(state).segments
 
     def kept_rows(self, op: StateScan | ResultScan | HeldScan) -> float:
         """Rows of what a scan of something kept reads."""
-        match op:
-            case StateScan(name, _, _, part):
-                whole = self.kept.get(name, 1.0)
-                return self.kept.get(f"{name} {part}", whole) if part else whole
-            case HeldScan():
-                return self.kept.get(HELD, 1.0)
-            case ResultScan():
-                return self.kept.get(CONTENT, 1.0)
+        return self.kept.read(op)
 
 
 ROW_BYTES = 48

@@ -196,7 +196,7 @@ def _states(run: ExplainedPlan, steps: list[dict[str, Any]], stored: Mapping[str
             "name": name,
             "form": candidate.kind.name,
             "of": _of(run.explanation, candidate),
-            "rows": round(run.explanation.found.facts.kept.get(name, 0.0)),
+            "rows": round(run.explanation.found.facts.kept.size(name)),
             "bytes": stored.get(name),
             "order": _order(run.explanation, candidate),
             "kept": name in kept,

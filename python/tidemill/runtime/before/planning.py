@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
-from tidemill.cost.costing import HELD
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.runtime.before.situation import Situation, survey
@@ -19,6 +18,7 @@ from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.contract.request import PlanRequest, planned_with
 from tidemill.search.contract.request import Point as Expected
 from tidemill.search.contract.run_plan import RunPlan, StateSpec
+from tidemill.search.contract.stored import HELD
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.search.service.plan_cache import PlanCache
 from tidemill.search.service.planner import plan_run

@@ -107,11 +107,11 @@ def worth_ordering(scenarios: Sequence[Scenario], kept: Collection[str], model: 
         plan = extractor.planned([*followed.written, found.change], 0)
         used = [(p.group, p.choice.expression) for p in plan if p.choice.expression is not None]
         for name, asked in asked_for_few(found.memo, found.facts, used, extractor.rows).items():
-            saved[name, asked.field] += asked.saves(rows[name], model) / len(scenarios)
+            saved[name, asked.field] += asked.saves(rows.size(name), model) / len(scenarios)
     return {
         name: field
         for (name, field), saving in sorted(saved.items(), key=lambda item: item[1])
-        if name in kept and saving * RUNS_TO_EARN >= model.ordering(rows[name])
+        if name in kept and saving * RUNS_TO_EARN >= model.ordering(rows.size(name))
     }
 
 

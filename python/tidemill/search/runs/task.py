@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from tidemill.cost.costing import CONTENT, HELD
+from tidemill.cost.kept import KeptRows, StateRows
 from tidemill.cost.models import cost_model
 from tidemill.memo.memo import Expression
 from tidemill.plan.change import SourceChange
@@ -26,7 +26,7 @@ from tidemill.search.keep.keeping import Prices, Scenario, worth_keeping, worth_
 from tidemill.search.runs.assembly import RECOMPUTE, Assembly
 from tidemill.search.runs.explanation import PlannedPoint, Search
 from tidemill.search.space.seed import Candidate, answered_from_sources, base, owed_to
-from tidemill.search.space.space import Followed, Kept, Space, space, written_once
+from tidemill.search.space.space import Followed, Kept, Space, SpaceRequest, explore_space, written_once
 from tidemill.tvr.form import SNAPSHOT, at
 
 ASSUMED_SHARE = 0.01
@@ -73,33 +73,17 @@ class PlanningTask:
         """The space of runs after `steps`; `ahead`: what is expected to happen after that."""
         request, now = self.request, len(steps)
         measured = request.measured if len(steps) == len(request.steps) else lambda _tree, _form: None
-        return space(
-            request.query,
-            (*steps, *ahead),
-            now,
-            self.rules,
-            self.model,
-            self.budget,
-            kept,
-            settings=request.meaning,
-            measured=measured,
-        )
+        asked = SpaceRequest(request.query, (*steps, *ahead), now, kept, request.meaning, measured)
+        return explore_space(asked, self.rules, self.model, self.budget)
 
     def kept(self, *, content: bool = True) -> Kept:
         """What earlier runs left."""
         request = self.request
-        rows = {name: _rows(pieces) for name, pieces in request.pieces.items()}
-        rows |= {f"{name} segments": _rows(pieces[1:]) for name, pieces in request.pieces.items()}
-        for name, count in request.before.items():
-            pieces = request.pieces.get(name, ())
-            rows |= {f"{name} before": _rows(pieces[:count]), f"{name} since": _rows(pieces[count:])}
-        if request.rows is not None:
-            rows[CONTENT] = request.rows
         return Kept(
             states={name: request.standing.get(name, 0) for name in request.states},
             content=content,
             held=request.held if content else 0,
-            rows={**rows, HELD: request.held_rows},
+            rows=_kept_rows(request),
             stored=request.stored if request.states else (),
             orders=self._lying,
         )
@@ -258,6 +242,16 @@ def may_compact(request: PlanRequest, asked: Mapping[str, Asked]) -> bool:
 
 def _bases(request: PlanRequest) -> list[tuple[str, Piece]]:
     return [(name, pieces[0]) for name, pieces in request.pieces.items() if pieces]
+
+
+def _kept_rows(request: PlanRequest) -> KeptRows:
+    """Rows of what earlier runs left, as far as they were counted."""
+    states = {name: StateRows(_rows(pieces), _rows(pieces[1:])) for name, pieces in request.pieces.items()}
+    for name, count in request.before.items():
+        pieces = request.pieces.get(name, ())
+        state = states.get(name, StateRows())
+        states[name] = replace(state, before=_rows(pieces[:count]), since=_rows(pieces[count:]))
+    return KeptRows(states, request.rows, request.held_rows)
 
 
 def _rows(pieces: Sequence[Piece]) -> float:

@@ -72,7 +72,7 @@ def asked_for_few(
     for number, e in used:
         for asking in _asking(memo, number, e):
             name, some = asking.scan.name, rows(asking.wanted)
-            if some > LOOKED_UP_KEYS or facts.kept.get(name, 0.0) < FROM_ROWS:
+            if some > LOOKED_UP_KEYS or facts.kept.size(name) < FROM_ROWS:
                 continue
             for column, field in asking.columns(memo):
                 fields[name].setdefault(field, _values(facts, column))
@@ -90,7 +90,7 @@ def look_up(memo: Memo, facts: Facts, order: Mapping[str, str]) -> None:
     for asking in [asking for number, e in places for asking in _asking(memo, number, e)]:
         name = asking.scan.name
         first = next((c for c, field in asking.columns(memo) if order.get(name) == field), None)
-        if first is None or facts.kept.get(name, 0.0) < FROM_ROWS:
+        if first is None or facts.kept.size(name) < FROM_ROWS:
             continue
         on = tuple(sorted(asking.on, key=lambda pair: pair[0] != Col(first)))
         pack, found = asking.expression.pack, LookUp(asking.scan, on, asking.nulls)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidemill.cost.costing import HELD, CostModel, Facts, Rows
+from tidemill.cost.costing import CostModel, Facts, Rows
 from tidemill.cost.estimate import Sizes, estimate
+from tidemill.cost.kept import NOTHING_COUNTED, KeptRows
 from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
 from tidemill.plan.columns import Columns
@@ -143,7 +144,7 @@ class Kept:
             filling that kept them all.
         content: whether the view's content can be read.
         held: until when the view's change is held back; 0: it is not.
-        rows: of what was written, by name (see `Facts.kept`).
+        rows: of what was written.
         stored: states of another query of the view, to be read where they have what a candidate needs.
         orders: by name of a state the field that its base is in the order of; None: each is in the order of one by
             which its rows are asked for.
@@ -152,32 +153,38 @@ class Kept:
     states: Mapping[str, Time] | None
     content: bool = True
     held: Time = 0
-    rows: Mapping[str, float] = field(default_factory=dict)
+    rows: KeptRows = NOTHING_COUNTED
     stored: Sequence[StateSpec] = ()
     orders: Mapping[str, str] | None = None
 
 
-def space(
-    query: Query,
-    steps: Sequence[Mapping[int, SourceChange]],
-    now: Time,
-    rules: Sequence[Rule],
-    model: CostModel,
-    budget: Budget,
-    kept: Kept,
-    settings: str = "",
-    measured: Measured = lambda _tree, _form: None,
-) -> Space:
-    """Explore the plans of the runs from `now` on.
+@dataclass(frozen=True, slots=True)
+class SpaceRequest:
+    """What a space is explored for: runs from a moment on.
 
-    Args:
+    Attributes:
         query: in normal form (`normal_query`).
         steps: what happens to the sources, step by step, from the moment of the content to the last one planned.
         now: the moment of the run that is carried out.
-        rules: those that are switched on.
-        settings: captured settings, part of the names of states.
+        kept: what earlier runs left.
+        meaning: the captured settings as one text, part of the names of states.
         measured: rows that are known and need no estimate.
     """
+
+    query: Query
+    steps: Sequence[Mapping[int, SourceChange]]
+    now: Time
+    kept: Kept
+    meaning: str = ""
+    measured: Measured = lambda _tree, _form: None
+
+
+def explore_space(request: SpaceRequest, rules: Sequence[Rule], model: CostModel, budget: Budget) -> Space:
+    """Explore the plans that a request is about.
+
+    `rules`: those that are switched on.
+    """
+    query, steps, now, kept = request.query, request.steps, request.now, request.kept
     memo = Memo(query, Timeline(tuple(map(step_of, steps))))
 
     def readable(source: int, time: Time) -> bool:
@@ -188,11 +195,11 @@ def space(
 
     def unknown() -> bool:
         """A state that is kept is not lost because nobody had the time to look for it."""
-        names = {c.name for c in candidates(memo, root, settings)}
+        names = {c.name for c in candidates(memo, root, request.meaning)}
         return kept.states is not None and not kept.states.keys() <= names
 
     explored = explore(memo, rules, budget, fresh=seeding.snapshots, missing=unknown)
-    possible = candidates(memo, root, settings)
+    possible = candidates(memo, root, request.meaning)
     standing = {c.name: 0 if kept.states is None else kept.states[c.name] for c in possible if _is_kept(c, kept)}
     read: set[str] = set()
     for candidate in possible:
@@ -210,8 +217,9 @@ def space(
     sizes = Sizes(memo, model, tuple(steps))
     partial = {c.name for c in possible if c.partial is not None and not _of_groups(memo, c.tvr, c.partial)}
     facts, base_rows = estimate(sizes, root, {c.name: c.tvr for c in possible}, kept.rows, partial)
-    named = {name: rows for name, rows in kept.rows.items() if name in read or " " in name or name == HELD}
-    facts = replace(facts, kept={**named, **facts.kept}, known=_known(memo, measured))
+    elsewhere = {name: rows for name, rows in kept.rows.states.items() if name in read}
+    rows = replace(facts.kept, states={**elsewhere, **facts.kept.states})
+    facts = replace(facts, kept=rows, known=_known(memo, request.measured))
     look_up(memo, facts, orders(memo, facts) if kept.orders is None else kept.orders)
     return Space(memo, root, tuple(possible), facts, base_rows, explored, now, standing)
 
