@@ -16,9 +16,8 @@ from tidemill.rule.engine import Budget
 from tidemill.rule.registry import load_rules
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.contract.request import PlanRequest
-from tidemill.search.keep import keeping
+from tidemill.search.keep import keeping, wanted
 from tidemill.search.keep.keeping import Prices, Scenario
-from tidemill.search.runs import task
 from tidemill.search.service.planner import plan_run
 from tidemill.search.space.space import Kept, SpaceRequest, explore_space, normal_query
 from tidemill.settings import PlannerSettings
@@ -62,7 +61,7 @@ def test_no_other_states_are_better(query: str) -> None:
 
     parsed = parse_query(SOURCES + query)
     sources = {n: SourceChange(changed=True, old_readable=True, rows=ROWS[n]) for n in parsed.sources}
-    with mock.patch.object(task, "worth_keeping", recorded):
+    with mock.patch.object(wanted, "worth_keeping", recorded):
         first = PlanRequest(parsed, "AUTO", sources, frozenset(), first=True, full_reason=None, settings=UNHURRIED)
         assert plan_run(first).states
     ((scenarios, prices, kept),) = tried

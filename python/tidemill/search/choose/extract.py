@@ -17,20 +17,14 @@ from typing import TypeAlias
 
 from tidemill.cost.costing import CostModel, Facts, Rows, Work
 from tidemill.memo.memo import Expression, Memo
-from tidemill.plan.ops import Changes, Less, LookUp, Op, Project, ResultScan, Scan, StateScan
+from tidemill.plan.ops import Less, Project, Scan
 from tidemill.search.choose.settle import ANY_WEIGHT, Choice, Given, Place, Run, Settled, Settling
 from tidemill.search.space.ways import Way, Ways
-from tidemill.tvr.form import OLD
 
 MADE, PLAIN, BEST = range(3)
 Node: TypeAlias = tuple[int, Place]
 """A place as it is computed in order to be written (MADE), as it is had where nothing is written (PLAIN), or where all
 that the plan writes is (BEST); further numbers: where only a part of that is."""
-
-
-def reads_the_past(op: Op) -> bool:
-    """True for what only an incremental run may read: changes, states, the result, old snapshots."""
-    return isinstance(op, Changes | StateScan | LookUp | ResultScan) or (isinstance(op, Scan) and op.at == OLD)
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,11 @@ class PlanRequest:
         return self.between or (self.sources,)
 
     @property
+    def unchanged(self) -> dict[int, SourceChange]:
+        """The sources as they are, nothing having happened to them."""
+        return {n: replace(s, changed=False) for n, s in self.sources.items()}
+
+    @property
     def choice(self) -> frozenset[str]:
         """The packs among which this run would choose: a preferred one stands alone, FULL looks at none."""
         if self.policy == "FULL":

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from tidemill.search.contract.run_plan import read_by
-from tidemill.search.runs.assembly import RECOMPUTE
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan
-from tidemill.search.runs.task import PlanningTask, unchanged
-from tidemill.search.space.seed import Candidate, advance, base
+from tidemill.search.runs.task import PlanningTask
+from tidemill.search.space.seed import RECOMPUTE, Candidate, advance, base
 from tidemill.search.space.space import Kept, written_once
 from tidemill.tvr.form import SNAPSHOT, Span, at
 
@@ -19,7 +18,7 @@ def full(task: PlanningTask, reason: str, states: Collection[str] | None = None)
     `states`: names of those to make; the ones worth keeping unless given, for which a search of its own is made. Those
     that the rules switched on cannot make are left out.
     """
-    found = task.space([unchanged(task.request.sources)] * len(task.request.steps), Kept({}))
+    found = task.space([task.request.unchanged] * len(task.request.steps), Kept({}))
     if states is None:
         states = frozenset() if task.request.policy == "FULL" else task.worth_keeping()
     run = task.assembly(found, task.extractor(found, past=False))

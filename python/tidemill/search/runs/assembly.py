@@ -39,11 +39,9 @@ from tidemill.search.lower.lowered import Lowered, Staged
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan, Explanation, PlannedPoint, Search, Used
 from tidemill.search.runs.inspect import is_net, unable, view_keys
 from tidemill.search.space.orders import asked_for_few
-from tidemill.search.space.seed import Candidate, advance, base, methods_of
+from tidemill.search.space.seed import RECOMPUTE, Candidate, advance, base, methods_of
 from tidemill.search.space.space import Space
 from tidemill.tvr.form import SNAPSHOT, Span, at
-
-RECOMPUTE = "recompute"
 
 
 class Assembly:

@@ -7,17 +7,25 @@ at this run is what this run does.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
-from tidemill.memo.memo import Expression
+from tidemill.search.choose.allowed import Allowed
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.choose.settle import Run
 from tidemill.search.choose.sharing import share
-from tidemill.search.runs.assembly import RECOMPUTE
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan, PlannedPoint
-from tidemill.search.runs.task import DELTAS, PlanningTask, unchanged
-from tidemill.search.space.seed import CORE, Candidate, advance, answered_from_sources, base, methods_of, owed_to
+from tidemill.search.runs.task import PlanningTask
+from tidemill.search.space.seed import (
+    CORE,
+    DELTAS,
+    RECOMPUTE,
+    Candidate,
+    advance,
+    answered_from_sources,
+    base,
+    methods_of,
+)
 from tidemill.search.space.space import Followed, Space, written_once
 from tidemill.tvr.form import DELTA, SNAPSHOT, Span, Time, at
 
@@ -57,7 +65,7 @@ def early(task: PlanningTask) -> ExplainedPlan:
     points = request.ahead[:due]
     steps = request.steps
     if request.first and not request.states:  # nothing stands anywhere yet
-        steps = (unchanged(request.sources),)
+        steps = (request.unchanged,)
     found = task.space(steps, task.kept(content=not request.first), [p.changes for p in points])
     needs = _needs(task, found, found.now + due)
     choices = _Choices(task, found, needs, due)
@@ -125,10 +133,10 @@ class _Choices:
 
     def __init__(self, task: PlanningTask, found: Space, needs: Needs, due: int) -> None:
         self.task, self.found, self.needs, self.due = task, found, needs, due
-        self._barred = answered_from_sources(found.memo, found.now)
         # What is computed again from the sources needs nothing done early; a full run with output is such a thing.
         whole = found.memo.change(found.root, DELTA, Span(0, found.now + due))
-        self._again = {whole} if task.request.policy == "AUTO" else set()
+        anew = frozenset({whole} if task.request.policy == "AUTO" else ())
+        self._allowed = Allowed(found.memo, answered_from_sources(found.memo, found.now), recompute=anew)
         prices = [task.request.price, *(p.price for p in task.request.ahead[:due])]
         if task.request.settings.objective == LAST:
             prices = [BEFORE_THE_LAST ** (due - i) for i in range(due + 1)]
@@ -136,13 +144,7 @@ class _Choices:
 
     def extractor(self, packs: Collection[str] | None = None, prefer: str | None = None) -> Extractor:
         """`packs`: those it may use, all unless given."""
-
-        def allowed(group: int, e: Expression) -> bool:
-            pack = owed_to(self.found.memo, group, e)
-            if (group, type(e.op)) in self._barred or (packs is not None and pack not in packs):
-                return False
-            return pack != RECOMPUTE or group in self._again
-
+        allowed = replace(self._allowed, packs=packs).allows
         found, savable = self.found, self.needs.savable.__contains__
         written = [(group, self.due) for group in self.needs.demands]
         copies = {(copy, self.due): (of, self.due) for copy, of in self.needs.states.copies.items()}

@@ -11,12 +11,12 @@ from tidemill.search.choose.extract import Extractor, Planned
 from tidemill.search.choose.sharing import Start, share
 from tidemill.search.contract.run_plan import read_by
 from tidemill.search.runs.anew import full
-from tidemill.search.runs.assembly import RECOMPUTE, Assembly
+from tidemill.search.runs.assembly import Assembly
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan
 from tidemill.search.runs.inspect import unable
-from tidemill.search.runs.task import DELTAS, NONE_FOLLOWED, PlanningTask
-from tidemill.search.space.seed import CORE, base, owed_to
-from tidemill.search.space.space import Followed, Kept, Space
+from tidemill.search.runs.task import PlanningTask
+from tidemill.search.space.seed import CORE, DELTAS, RECOMPUTE, base, owed_to
+from tidemill.search.space.space import NONE_FOLLOWED, Followed, Kept, Space
 
 
 class IncrementalRun:

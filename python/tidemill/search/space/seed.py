@@ -37,6 +37,10 @@ from tidemill.tvr.form import ATTRIBUTE, ATTRIBUTE_DELTA, DELTA, KEPT, NEW, SNAP
 
 SEED = "evaluate"
 CORE = "core"
+DELTAS = "delta"
+"""The pack that others may build upon."""
+RECOMPUTE = "recompute"
+"""The pack that computes a change as the difference of two snapshots."""
 COMPOSE = "compose"
 READ_STATE, READ_RESULT = "read_state", "read_result"
 """What stands as the rule where something kept is read: no method of its own."""

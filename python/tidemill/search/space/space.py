@@ -49,6 +49,9 @@ class Followed:
     copies: Mapping[int, int] = field(default_factory=dict)
 
 
+NONE_FOLLOWED = Followed()
+
+
 def written_once(groups: Iterable[tuple[str, int]]) -> Followed:
     """Of states and groups that hold what is to be written of them, the first of each state; the others are copies."""
     first: dict[str, int] = {}
