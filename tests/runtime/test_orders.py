@@ -37,7 +37,7 @@ def looked_up(
     spark: SparkSession, executed: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[], list[list[Any]]]]:
     """What runs have looked up in states, small as they are, since it was asked last, each time."""
-    monkeypatch.setattr(orders, "FROM_ROWS", 1)
+    monkeypatch.setattr(orders, "LOOK_UP_FROM_ROWS", 1)
     monkeypatch.setattr(wanted, "worth_ordering", ordered)
     spark.conf.set(COSTS, free("exchange"))
 

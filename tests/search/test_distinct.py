@@ -7,7 +7,7 @@ from math import exp, inf
 import pytest
 
 from cost_model.default import MODEL
-from tidemill.cost.distinct import GROUPED
+from tidemill.cost.guesses import GROUPED_VALUES
 from tidemill.cost.kept import KeptRows
 from tidemill.plan.change import SourceChange
 from tidemill.rule.engine import Budget
@@ -62,9 +62,9 @@ def test_rows_that_have_a_partner() -> None:
 
 
 def test_groups() -> None:
-    assert rows("aggregate keys=[#20 := #4] calls=[#21 := sum(#3)]", L) == pytest.approx(GROUPED)
+    assert rows("aggregate keys=[#20 := #4] calls=[#21 := sum(#3)]", L) == pytest.approx(GROUPED_VALUES)
     by_two = "aggregate keys=[#20 := #4, #22 := #1] calls=[#21 := sum(#3)]"
-    assert rows(by_two, L) == pytest.approx(GROUPED**2)
+    assert rows(by_two, L) == pytest.approx(GROUPED_VALUES**2)
     assert rows("aggregate keys=[] calls=[#21 := sum(#3)]", L) == 1
 
 
@@ -77,7 +77,7 @@ def test_groups_by_what_equals_what_it_is_computed_of() -> None:
     text = "aggregate keys=[#30 := #22] calls=[#31 := count()]\n  filter [(#21 = #22)]\n"
     text += "    project [#21, #22 := (#21 + 1)]\n"
     text += "      aggregate keys=[#20 := #4] calls=[#21 := count(#3)]"
-    assert 1 <= rows(text, f"      {L}") <= GROUPED
+    assert 1 <= rows(text, f"      {L}") <= GROUPED_VALUES
 
 
 def test_groups_that_were_counted() -> None:

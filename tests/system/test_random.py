@@ -97,7 +97,7 @@ def run(spark: SparkSession, scenario: Scenario, wanted: list[tuple[Query, Mode]
     thresholds = ExitStack()
     if len(wanted[0][0].text) % 2:
         thresholds.enter_context(mock.patch.object(lower_state, "TOUCHED_FROM_ROWS", 0))
-        thresholds.enter_context(mock.patch.object(orders, "FROM_ROWS", 0))
+        thresholds.enter_context(mock.patch.object(orders, "LOOK_UP_FROM_ROWS", 0))
         thresholds.enter_context(mock.patch.object(wanted, "worth_ordering", ordered))
         spark.conf.set(COSTS, free("exchange"))
         thresholds.callback(spark.conf.unset, COSTS)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NewType, Protocol, runtime_checkable
 
-from tidemill.cost.distinct import GROUP_SHARE, Distinct
+from tidemill.cost.distinct import Distinct
+from tidemill.cost.guesses import PART_ROW_BYTES, VALUES_PER_ROW
 from tidemill.cost.kept import NOTHING_COUNTED, KeptRows
 from tidemill.plan.change import SourceChange
 from tidemill.plan.expr import Expr
@@ -53,7 +54,7 @@ class Facts:
     def groups(self, keys: Iterable[Expr], rows: float) -> float:
         """How many different values keys have in so many rows."""
         if self.distinct is None:
-            return rows * GROUP_SHARE
+            return rows * VALUES_PER_ROW
         return self.distinct.number({column for key in keys for column in self.query.columns_of(key)}, rows)
 
     def source_at(self, source: int, time: Time | None) -> SourceChange | None:
@@ -87,8 +88,6 @@ class Facts:
         return self.kept.read(op)
 
 
-ROW_BYTES = 48
-"""Of a row of five columns: that of a part of a rule's result is taken for one."""
 _VALUE_BYTES = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "date": 4, "float": 4, "string": 20, "binary": 100}
 
 
@@ -120,7 +119,7 @@ class Read:
     rows: Rows
     form: FormKind | None
     settled: Rows = NO_ROWS
-    row_bytes: int = ROW_BYTES
+    row_bytes: int = PART_ROW_BYTES
 
 
 @dataclass(frozen=True, slots=True)

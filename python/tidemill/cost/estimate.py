@@ -8,15 +8,13 @@ from math import prod
 
 from tidemill.cost.costing import CostModel, Facts, Rows
 from tidemill.cost.distinct import Distinct
+from tidemill.cost.guesses import CONDITION_SHARE
 from tidemill.cost.kept import KeptRows
 from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
 from tidemill.plan.expr import Expr
 from tidemill.plan.ops import Aggregate, Join, Scan
 from tidemill.plan.props import equi_keys
-
-OTHER = 0.4
-"""Share of pairs of rows that a condition of a join leaves that equates nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,9 @@ def _join_selectivity(
         for i in range(len(inputs))
         if i != j and (equal := equi_keys(op.condition, columns[i], columns[j], memo.query))
     }
-    share = OTHER ** sum(1 for c in op.condition if (info := memo.query.info(c)) is None or info.equal is None)
+    share = CONDITION_SHARE ** sum(
+        1 for c in op.condition if (info := memo.query.info(c)) is None or info.equal is None
+    )
     joined, pending = {0}, set(range(1, len(columns)))
     while pending:
         j = next((j for j in sorted(pending) if any((i, j) in pairs for i in joined)), min(pending))

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tidemill.cost.guesses import UNCOUNTED_ROWS
 from tidemill.plan.ops import HeldScan, ResultScan, StateScan
-
-UNCOUNTED = 1.0
-"""Rows of what is kept and was not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class KeptRows:
                 rows = self.held
             case ResultScan():
                 rows = self.content
-        return UNCOUNTED if rows is None else rows
+        return UNCOUNTED_ROWS if rows is None else rows
 
 
 UNKNOWN = StateRows()

@@ -17,6 +17,7 @@ from math import inf
 from typing import TypeAlias
 
 from tidemill.cost.costing import CostModel
+from tidemill.cost.guesses import RUNS_TO_EARN
 from tidemill.plan.ops import state_of
 from tidemill.rule.engine import Budget
 from tidemill.search.choose.extract import Extractor
@@ -33,8 +34,6 @@ FEW = 4
 """Up to so many, all sets of them are tried."""
 ROUNDS = 3
 """How often all of them are tried, at most: until nothing is gained."""
-RUNS_TO_EARN = 10
-"""Runs within which a state must have saved what it cost to make it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
+from tidemill.cost.guesses import CHANGED_SHARE, GROWN_ROWS, HELD_CYCLES, LARGE_SHARE
 from tidemill.plan.change import SourceChange
 from tidemill.search.contract.request import PlanRequest
-
-ASSUMED_SHARE = 0.01
-"""Share of each source that is taken to change per run when states are chosen at the filling."""
-ASSUMED_ROWS = 1e7
-"""Rows that the largest source is taken to have at least when states are chosen, the others in proportion: tables grow,
-states are chosen once. So many has one of which nothing is known."""
-LARGE = 0.1
-"""Share of the largest source's rows from which on a source is large."""
-CYCLES = 10
-"""Cycles of expected arrivals that a source is taken to hold at least when states are chosen."""
 
 Changes: TypeAlias = Mapping[int, SourceChange]
 
@@ -29,7 +20,7 @@ def likely_changes(request: PlanRequest) -> list[Changes]:
     """
     kinds, cycle = request.query.sources, request.cycle
     sizes = {n: _size(s.rows, cycle.get(n)) for n, s in request.sources.items()}
-    grown = max(1.0, ASSUMED_ROWS / max(sizes.values(), default=ASSUMED_ROWS))
+    grown = max(1.0, GROWN_ROWS / max(sizes.values(), default=GROWN_ROWS))
     every = {n: _assumed(s, kinds[n].kind, cycle.get(n), sizes[n], grown) for n, s in request.sources.items()}
     if not any(change.changed for change in every.values()):
         return []
@@ -38,8 +29,8 @@ def likely_changes(request: PlanRequest) -> list[Changes]:
 
 def _size(rows: float | None, cycle: tuple[float, float] | None) -> float:
     """Rows that a source is taken to have before it grows: what is there, or what a few cycles leave in it."""
-    left = CYCLES * (cycle[0] - cycle[1]) if cycle else 0.0
-    return max(ASSUMED_ROWS if rows is None else rows, left, 1.0)
+    left = HELD_CYCLES * (cycle[0] - cycle[1]) if cycle else 0.0
+    return max(GROWN_ROWS if rows is None else rows, left, 1.0)
 
 
 def _large_alone(changes: Changes) -> list[Changes]:
@@ -51,7 +42,7 @@ def _large_alone(changes: Changes) -> list[Changes]:
     [0, 1]
     """
     most = max(s.rows or 0.0 for s in changes.values() if s.changed)
-    small = {n for n, s in changes.items() if s.changed and (s.rows or 0.0) < LARGE * most}
+    small = {n for n, s in changes.items() if s.changed and (s.rows or 0.0) < LARGE_SHARE * most}
     return [{n: replace(s, changed=s.changed and n not in small) for n, s in changes.items()}] if small else []
 
 
@@ -63,6 +54,6 @@ def _assumed(
     `cycle`: inserts and deletes, if they are expected; `grown`: how many times larger all sources are taken to become.
     """
     rows = size * grown
-    inserts, deletes = (n * grown for n in cycle) if cycle else (rows * ASSUMED_SHARE, rows * ASSUMED_SHARE)
+    inserts, deletes = (n * grown for n in cycle) if cycle else (rows * CHANGED_SHARE, rows * CHANGED_SHARE)
     changed = kind != "static" and inserts + deletes > 0
     return replace(source, changed=changed, old_readable=True, reason=None, rows=rows, inserts=inserts, deletes=deletes)

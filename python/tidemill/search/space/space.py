@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tidemill.cost.costing import CostModel, Facts, Rows
 from tidemill.cost.estimate import Sizes, estimate
+from tidemill.cost.guesses import SMALL_DELETES, SMALL_DELETES_SHARE
 from tidemill.cost.kept import NOTHING_COUNTED, KeptRows
 from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
@@ -35,9 +36,6 @@ from tidemill.search.space.seed import (
 from tidemill.search.space.ways import Ways
 from tidemill.tvr.form import DELTA, Span, Time
 from tidemill.tvr.timeline import Step, Timeline
-
-SMALL_SHARE, SMALL_ROWS = 0.05, 10_000.0
-"""Deleted rows up to which a change is small: as a share of its source, and at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +113,9 @@ def step_of(sources: Mapping[int, SourceChange]) -> Step:
 
 def _is_small(source: SourceChange) -> bool:
     """Whether it costs less to carry along updates of columns that nobody reads than to net the change."""
-    return source.deletes is not None and source.deletes <= max(SMALL_ROWS, SMALL_SHARE * (source.rows or 0.0))
+    return source.deletes is not None and source.deletes <= max(
+        SMALL_DELETES, SMALL_DELETES_SHARE * (source.rows or 0.0)
+    )
 
 
 def normal_query(query: Query) -> Query:
