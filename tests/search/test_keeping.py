@@ -65,7 +65,7 @@ def test_no_other_states_are_better(query: str) -> None:
         first = PlanRequest(parsed, "AUTO", sources, frozenset(), first=True, full_reason=None, settings=UNHURRIED)
         assert plan_run(first).states
     ((scenarios, prices, kept),) = tried
-    names = sorted({c.name for c in scenarios[0].found.candidates})
+    names = sorted({c.name for c in scenarios[0].space.candidates})
     every = [frozenset(some) for number in range(len(names) + 1) for some in combinations(names, number)]
     assert kept == min(every, key=lambda some: keeping._cost(scenarios, prices, some))
 

@@ -40,7 +40,7 @@ ROUNDS = 3
 class Scenario:
     """A run like those to come: its space, with every candidate kept, and its choices."""
 
-    found: Space
+    space: Space
     choices: Choosing
 
 
@@ -58,11 +58,11 @@ def worth_keeping(scenarios: Sequence[Scenario], prices: Prices, budget: Budget)
     kept = frozenset[str]().union(*map(_needed, scenarios))
     follow = dict.fromkeys(kept, 0.0)
     for scenario in scenarios:
-        written, chosen = scenario.found.followed(kept).written, scenario.choices(kept, Followed())
+        written, chosen = scenario.space.followed(kept).written, scenario.choices(kept, Followed())
         for group, name in written.items():
             follow[name] = max(follow[name], chosen.cost(group))
     dearest = sorted(kept, key=lambda name: (-follow[name], name))
-    others = sorted({c.name for c in scenarios[0].found.candidates} - kept)
+    others = sorted({c.name for c in scenarios[0].space.candidates} - kept)
     names, best = (*dearest[:TRIES], *others[:TRIES]), _cost(scenarios, prices, kept)
     if len(names) <= FEW:
         for some in chain.from_iterable(combinations(names, number) for number in range(len(names) + 1)):
@@ -99,13 +99,13 @@ def worth_ordering(scenarios: Sequence[Scenario], kept: Collection[str], model: 
     """Of the states that are kept, by name, the fields in whose order their bases are worth writing: where runs like
     these ask for so few keys that looking them up saves more than the order costs."""
     saved: dict[tuple[str, str], float] = defaultdict(float)
-    rows = scenarios[0].found.facts.kept
+    rows = scenarios[0].space.facts.kept
     for scenario in scenarios:
-        found, followed = scenario.found, scenario.found.followed(kept)
+        space, followed = scenario.space, scenario.space.followed(kept)
         extractor = scenario.choices(kept, followed)
-        plan = extractor.planned([*followed.written, found.change], 0)
+        plan = extractor.planned([*followed.written, space.change], 0)
         used = [(p.group, p.choice.expression) for p in plan if p.choice.expression is not None]
-        for name, asked in asked_for_few(found.memo, found.facts, used, extractor.rows).items():
+        for name, asked in asked_for_few(space.memo, space.facts, used, extractor.rows).items():
             saved[name, asked.field] += asked.saves(rows.size(name), model) / len(scenarios)
     return {
         name: field
@@ -116,12 +116,12 @@ def worth_ordering(scenarios: Sequence[Scenario], kept: Collection[str], model: 
 
 def _needed(scenario: Scenario) -> frozenset[str]:
     """What the cheapest plan of the view's change reads, and what following that needs."""
-    found = scenario.found
-    every = {c.name for c in found.candidates}
+    space = scenario.space
+    every = {c.name for c in space.candidates}
     kept: frozenset[str] = frozenset()
     while True:
-        followed = found.followed(kept)
-        plan = scenario.choices(every, followed).planned([*followed.written, found.change], 0)
+        followed = space.followed(kept)
+        plan = scenario.choices(every, followed).planned([*followed.written, space.change], 0)
         ops = [p.choice.expression.op for p in plan if p.choice.expression is not None]
         read = {name for op in ops if (name := state_of(op)) in every and name is not None}
         if read <= kept:
@@ -137,8 +137,8 @@ def _cost(scenarios: Sequence[Scenario], prices: Prices, kept: Collection[str]) 
 
 def _run_cost(scenario: Scenario, prices: Prices, kept: Collection[str]) -> float:
     """What a run costs; infinite if there is no such run."""
-    followed = scenario.found.followed(kept)
-    extractor, demands = scenario.choices(kept, followed), [*followed.written, scenario.found.change]
+    followed = scenario.space.followed(kept)
+    extractor, demands = scenario.choices(kept, followed), [*followed.written, scenario.space.change]
     if any(extractor.best(group) is None for group in demands):
         return inf
     writing = sum(prices.write(extractor.rows(group)) for group in followed.written)

@@ -41,7 +41,7 @@ class Planning(Protocol):
         ...
 
     def extractor(
-        self, found: Space, *, past: bool = True, states: Collection[str] | None = None, followed: Followed
+        self, space: Space, *, past: bool = True, states: Collection[str] | None = None, followed: Followed
     ) -> Extractor:
         """The choices for a run of a space, as of `PlanningTask`."""
         ...
@@ -65,20 +65,20 @@ def wanted_states(planning: Planning) -> Wanted:
     scenarios = [_scenario(planning, changes) for changes in likely_changes(planning.request)]
     if not scenarios:
         return Wanted()
-    prices = Prices(lambda kept: _filling(planning, scenarios[0].found, kept), planning.model.save)
+    prices = Prices(lambda kept: _filling(planning, scenarios[0].space, kept), planning.model.save)
     names = worth_keeping(scenarios, prices, planning.budget)
     return Wanted(names, worth_ordering(scenarios, names, planning.model))
 
 
 def _scenario(planning: Planning, changes: Mapping[int, SourceChange]) -> Scenario:
-    found = planning.space([changes], Kept(None))
-    return Scenario(found, lambda states, followed: planning.extractor(found, states=states, followed=followed))
+    space = planning.space([changes], Kept(None))
+    return Scenario(space, lambda states, followed: planning.extractor(space, states=states, followed=followed))
 
 
-def _filling(planning: Planning, found: Space, kept: Collection[str]) -> float:
+def _filling(planning: Planning, space: Space, kept: Collection[str]) -> float:
     """CPU milliseconds of filling the view and these states."""
-    written = written_once((c.name, base(found.memo, c, found.now)) for c in found.candidates if c.name in kept)
-    result = found.memo.form(found.root, at(SNAPSHOT, found.now))
-    anew = planning.extractor(found, past=False, followed=written)
+    written = written_once((c.name, base(space.memo, c, space.now)) for c in space.candidates if c.name in kept)
+    result = space.memo.form(space.root, at(SNAPSHOT, space.now))
+    anew = planning.extractor(space, past=False, followed=written)
     saving = sum(planning.model.save(anew.rows(group)) for group in written.written)
     return anew.costs(anew.planned([*written.written, result], 0))[0] + saving

@@ -77,7 +77,7 @@ class PlanningTask:
 
     def extractor(
         self,
-        found: Space,
+        space: Space,
         prefer: str | None = None,
         *,
         past: bool = True,
@@ -92,37 +92,37 @@ class PlanningTask:
         """
         preferred = prefer or self.request.settings.prefer
         whole_allowed = preferred == RECOMPUTE and self.request.policy == "AUTO"
-        recompute = EVERYWHERE if whole_allowed else AllBut({found.memo.find(found.change)})
-        barred = answered_from_sources(found.memo, found.now) if past else frozenset()
-        return self._choices(found, Allowed(found.memo, barred, past, packs, states, recompute), preferred, followed)
+        recompute = EVERYWHERE if whole_allowed else AllBut({space.memo.find(space.change)})
+        barred = answered_from_sources(space.memo, space.now) if past else frozenset()
+        return self._choices(space, Allowed(space.memo, barred, past, packs, states, recompute), preferred, followed)
 
-    def without_recompute(self, found: Space, followed: Followed = NONE_FOLLOWED) -> Extractor:
+    def without_recompute(self, space: Space, followed: Followed = NONE_FOLLOWED) -> Extractor:
         """The choices of all packs but `recompute`."""
-        barred = answered_from_sources(found.memo, found.now)
-        return self._choices(found, Allowed(found.memo, barred, recompute=frozenset()), None, followed)
+        barred = answered_from_sources(space.memo, space.now)
+        return self._choices(space, Allowed(space.memo, barred, recompute=frozenset()), None, followed)
 
-    def _choices(self, found: Space, allowed: Allowed, prefer: str | None, followed: Followed) -> Extractor:
+    def _choices(self, space: Space, allowed: Allowed, prefer: str | None, followed: Followed) -> Extractor:
         written = [(group, 0) for group in followed.written]
         copies = {(copy, 0): (of, 0) for copy, of in followed.copies.items()}
         return Extractor(
-            found.memo,
+            space.memo,
             self.model,
-            found.facts,
+            space.facts,
             allowed.allows,
             prefer,
-            (Run(found.now),),
+            (Run(space.now),),
             written=written,
             copies=copies,
-            ways=found.ways,
+            ways=space.ways,
         )
 
-    def able(self, found: Space) -> tuple[str, ...]:
+    def able(self, space: Space) -> tuple[str, ...]:
         """The packs that found a way to compute or to write something; `recompute` always has one."""
-        there = {RECOMPUTE} | {e.pack for group in found.memo.live_groups() for e in group.expressions}
-        there |= {way[1] for tvr in found.memo.tvrs for way in tvr.found if way is not None}
+        there = {RECOMPUTE} | {e.pack for group in space.memo.live_groups() for e in group.expressions}
+        there |= {way[1] for tvr in space.memo.tvrs for way in tvr.found if way is not None}
         return tuple(pack for pack in self.packs if pack in there)
 
-    def seeds(self, found: Space) -> tuple[str, ...]:
+    def seeds(self, space: Space) -> tuple[str, ...]:
         """The packs whose own plans the search starts from, beside the best one of all.
 
         In the order in which they are worth the time: over TPC-DS those of other join orders were the cheapest most
@@ -130,7 +130,7 @@ class PlanningTask:
         """
         if self.request.settings.prefer is not None:
             return ()
-        last_first = self.able(found)[::-1]
+        last_first = self.able(space)[::-1]
         return tuple(sorted(last_first, key=lambda pack: pack == RECOMPUTE))
 
     def cheapest(
@@ -150,12 +150,12 @@ class PlanningTask:
         self._cut_off |= limit.cut_off
         return best
 
-    def assembly(self, found: Space, extractor: Extractor) -> Assembly:
+    def assembly(self, space: Space, extractor: Extractor) -> Assembly:
         def search() -> Search:
-            stopped = TIME_LIMIT if self._cut_off else found.explored.stopped
+            stopped = TIME_LIMIT if self._cut_off else space.explored.stopped
             return Search(time.monotonic() - self._started, stopped)
 
-        return Assembly(self.request.query, self.model, found, extractor, search, self._orders, self._lying)
+        return Assembly(self.request.query, self.model, space, extractor, search, self._orders, self._lying)
 
     def compact(self, run: Assembly, followed: Sequence[Candidate]) -> None:
         """Puts together the pieces of states that a run follows, where that is due."""
