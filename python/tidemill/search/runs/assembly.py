@@ -57,13 +57,13 @@ class Assembly:
         self,
         query: Query,
         model: CostModel,
-        found: Space,
+        space: Space,
         extractor: Extractor,
         search: Callable[[], Search],
         orders: Mapping[str, str],
         lying: Mapping[str, str],
     ) -> None:
-        self.found = found
+        self.space = space
         self.steps: list[Step] = []
         self._query = query
         self._model = model
@@ -110,8 +110,8 @@ class Assembly:
 
     def base(self, candidate: Candidate) -> bool:
         """A state is made anew, as of the end of the run, from anything but itself; False if it cannot be."""
-        memo = self.found.memo
-        group = base(memo, candidate, self.found.now)
+        memo = self.space.memo
+        group = base(memo, candidate, self.space.now)
         if self._is_written(candidate, group):
             return True
         free = self._making_anew(group)
@@ -121,15 +121,15 @@ class Assembly:
             return False
         if candidate.partial is None:
             lowered = Lowerer(
-                memo, free.making(group), self._staged, self.found.base_rows, self.found.facts.segments
+                memo, free.making(group), self._staged, self.space.base_rows, self.space.facts.segments
             ).signed(lowered)
         self._write(candidate, "base", group, lowered, volume)
         return True
 
     def advance(self, candidate: Candidate) -> bool:
         """A state is followed through the run; False if it cannot be, and has to be given up."""
-        memo = self.found.memo
-        span = Span(self.found.standing.get(candidate.name, 0), self.found.now)
+        memo = self.space.memo
+        span = Span(self.space.standing.get(candidate.name, 0), self.space.now)
         if memo.changed(candidate.tvr, span):
             group = advance(memo, candidate, span)
             if self._is_written(candidate, group):
@@ -140,13 +140,13 @@ class Assembly:
                 return False
             self._write(candidate, "segment", group, lowered, volume)
         elif all(spec.name != candidate.name for spec in self._specs):
-            self._specs.append(_spec(candidate, self.found))
+            self._specs.append(_spec(candidate, self.space))
         return True
 
     def compact(self, candidate: Candidate, compaction: Compaction) -> None:
         """Pieces of a state that the run reads become one, before any other step."""
         lowerer = Lowerer(
-            self.found.memo, self._extractor.making(0), {}, self.found.base_rows, self.found.facts.segments
+            self.space.memo, self._extractor.making(0), {}, self.space.base_rows, self.space.facts.segments
         )
         lowered = lowerer.compacted(candidate.scan, candidate.partial, compaction.first)
         columns = _columns(candidate, lowered)
@@ -169,7 +169,7 @@ class Assembly:
     @property
     def asked(self) -> dict[str, Asked]:
         """What the steps so far ask states for by few keys, by their names."""
-        return asked_for_few(self.found.memo, self.found.facts, self._used, self._extractor.rows)
+        return asked_for_few(self.space.memo, self.space.facts, self._used, self._extractor.rows)
 
     def _lie(self, candidate: Candidate, step: Step) -> None:
         """Notes in which order a step writes a state's base."""
@@ -185,7 +185,7 @@ class Assembly:
         return True
 
     def _stage(self, candidate: Candidate, group: int, step: str, signed: bool) -> None:
-        number = self.found.memo.find(group)
+        number = self.space.memo.find(group)
         self._staged[number] = Staged(step, tuple((c, f) for c, f, _ in candidate.scan.columns), signed)
         self._extractor.stage(group)
 
@@ -199,14 +199,14 @@ class Assembly:
         # Each row of a base counts 1: who reads it as the snapshot need not look at the counts.
         signed = mode == "segment" and lowered.count is not None
         self._stage(candidate, group, self.steps[-1].name, signed)
-        self._written[candidate.name] = self._staged[self.found.memo.find(group)]
-        self._saves[self.found.memo.find(group)] = candidate.name
-        self._specs.append(_spec(candidate, self.found))
+        self._written[candidate.name] = self._staged[self.space.memo.find(group)]
+        self._saves[self.space.memo.find(group)] = candidate.name
+        self._specs.append(_spec(candidate, self.space))
 
     def leave(self, candidate: Candidate) -> None:
         """A state that this run does not follow stays where it stands."""
         if candidate.name not in {spec.name for spec in self._specs}:
-            self._specs.append(_spec(candidate, self.found))
+            self._specs.append(_spec(candidate, self.space))
             self._behind.add(candidate.name)
 
     def hold(self, change: int, mode: str) -> None:
@@ -218,16 +218,16 @@ class Assembly:
 
     def delta(self, change: int) -> None:
         """The view's signed change, net; none where nothing below it has changed and a state alone is made anew."""
-        if self.found.changed:
+        if self.space.changed:
             lowered, volume = self.lower(change, net=True)
         else:
-            columns = self.found.memo.tvrs[self.found.root].props.columns
+            columns = self.space.memo.tvrs[self.space.root].props.columns
             lowerer = Lowerer(
-                self.found.memo,
+                self.space.memo,
                 self._extractor.making(change),
                 self._staged,
-                self.found.base_rows,
-                self.found.facts.segments,
+                self.space.base_rows,
+                self.space.facts.segments,
             )
             lowered, volume = lowerer.leaf(Empty(columns, signed=True)), Volume()
         assert lowered.count is not None
@@ -236,10 +236,10 @@ class Assembly:
 
     def result(self) -> None:
         """The whole content."""
-        group = self.found.memo.form(self.found.root, at(SNAPSHOT, self.found.now))
+        group = self.space.memo.form(self.space.root, at(SNAPSHOT, self.space.now))
         extractor = self._making_anew(group)
         if extractor.cost(group) == inf:
-            raise NotComputableError(unable(self.found, extractor))
+            raise NotComputableError(unable(self.space, extractor))
         lowered, volume = self.lower(group, net=False, extractor=extractor)
         output = tuple(self._query.output)
         self.steps.append(Step("result", "result", None, None, lowered.node, output, volume))
@@ -250,18 +250,18 @@ class Assembly:
         """
         if self._extractor.best(group) is not None:
             return self._extractor
-        return Extractor(self.found.memo, self._model, self.found.facts, runs=(Run(self.found.now),))
+        return Extractor(self.space.memo, self._model, self.space.facts, runs=(Run(self.space.now),))
 
     def lower(self, group: int, *, net: bool, extractor: Extractor | None = None) -> tuple[Lowered, Volume]:
         """A group's plan, and how many rows it handles."""
         plan = extractor or self._extractor
         chosen = plan.making(group)
-        lowerer = Lowerer(self.found.memo, chosen, self._staged, self.found.base_rows, self.found.facts.segments)
+        lowerer = Lowerer(self.space.memo, chosen, self._staged, self.space.base_rows, self.space.facts.segments)
         lowered = lowerer.group(group)
         work, handling = plan.work(plan.planned([group], 0), 0)
         self._work += work
         self._handling += handling
-        if net and lowered.count is not None and not is_net(self.found, chosen, group):
+        if net and lowered.count is not None and not is_net(self.space, chosen, group):
             lowered = lowerer.net(lowered)
         for number, e in lowerer.used:
             if (number, e) not in self._used and (choice := chosen.weighed(number, e)) is not None:
@@ -285,15 +285,15 @@ class Assembly:
             kind=kind,
             reason=reason,
             steps=tuple(self.steps),
-            methods=(RECOMPUTE,) if kind == "FULL" else tuple(methods_of(self.found.memo, self._used)),
+            methods=(RECOMPUTE,) if kind == "FULL" else tuple(methods_of(self.space.memo, self._used)),
             estimated=self.cost,
-            keys=view_keys(self._query, self.found),
+            keys=view_keys(self._query, self.space),
             states=tuple(self._specs),
             behind=frozenset(self._behind),
             chosen=chosen,
             asked=self.asked,
             explanation=Explanation(
-                self.found,
+                self.space,
                 self._extractor,
                 self._model.name,
                 used,
@@ -329,10 +329,10 @@ def _columns(candidate: Candidate, lowered: Lowered) -> tuple[tuple[int, str], .
     return columns if lowered.count is None else (*columns, (lowered.count, COUNT_FIELD))
 
 
-def _spec(candidate: Candidate, found: Space) -> StateSpec:
+def _spec(candidate: Candidate, space: Space) -> StateSpec:
     fields = [(f, t) for _, f, t in candidate.scan.columns]
     if candidate.partial is None:
         fields.append((COUNT_FIELD, "long"))
-    op, _ = found.memo.tvrs[candidate.tvr].expressions[0]
+    op, _ = space.memo.tvrs[candidate.tvr].expressions[0]
     text = type(op).__name__.lower()
     return StateSpec(candidate.name, candidate.kind.name, tuple(fields), text, candidate.group, candidate.parts)
