@@ -21,8 +21,14 @@ Measured: TypeAlias = Callable[[Tree, Form], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of the schedule that is to come: the price of a unit of its work, whether it has output, what is expected
-    to happen to the sources until then, since the point before; and its number."""
+    """A point of the schedule that is to come.
+
+    Attributes:
+        price: of a unit of its work.
+        output: whether it has output.
+        changes: what is expected to happen to the sources until then, since the point before.
+        number: in the schedule.
+    """
 
     price: float
     output: bool

@@ -28,8 +28,14 @@ MOST_UNREAD = 32
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """Pieces from number `first` on become one, in the order of the field `order`, if there is one; `rows`: of all of
-    them, `cost`: of doing so."""
+    """Pieces of a state that become one.
+
+    Attributes:
+        first: the number of the first of them; all later ones are among them.
+        rows: of all of them.
+        cost: CPU milliseconds of doing so.
+        order: the field in whose order the new piece is written; None if there is none.
+    """
 
     first: int
     rows: int

@@ -40,8 +40,12 @@ from tidemill.tvr.timeline import Step, Timeline
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The groups of the changes of states, and by name the states; `copies`: the groups of further parts of the query
-    that have the same state, each with the one that is written."""
+    """What a run writes of states.
+
+    Attributes:
+        written: the groups that are written, with the name of the state of each.
+        copies: the groups of further parts of the query that have the same state, each with the one that is written.
+    """
 
     written: Mapping[int, str] = field(default_factory=dict)
     copies: Mapping[int, int] = field(default_factory=dict)
@@ -61,8 +65,16 @@ def written_once(groups: Iterable[tuple[str, int]]) -> Followed:
 class Space:
     """An explored memo and what extraction needs beside it.
 
-    `root` is the view's relation, `now` the moment of the run that is planned; `standing`: the moment at which each
-    state stands that can be read; `ways`: what was estimated of costs, the model being that of the planning call.
+    Attributes:
+        memo: explored.
+        root: the view's relation.
+        candidates: the states that could be kept.
+        facts: what costs are estimated from.
+        base_rows: rows of each relation before filters.
+        explored: what exploration did, and why it stopped.
+        now: the moment of the run that is planned.
+        standing: the moment at which each state stands that can be read.
+        ways: what was estimated of costs, the model being that of the planning call.
     """
 
     memo: Memo
