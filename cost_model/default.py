@@ -244,7 +244,7 @@ class DefaultCostModel:
 
     def _adding(self, rows: float, reads: Sequence[Read], groups: float, columns: int) -> CpuMs:
         """Of adding other rows to those of a state while these are merged."""
-        changed = rows - max(read.settled for read in reads)
+        changed = rows - max(read.from_base for read in reads)
         if changed == rows or changed > BROADCAST_ROWS:
             return self._grouping(rows, groups, columns)
         return self._grouping(2 * changed, changed, columns)

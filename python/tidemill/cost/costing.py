@@ -108,17 +108,21 @@ def _value_bytes(kind: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What an operator reads: a group, its rows, and which kind of form of a relation it is (None: of none).
+    """What an operator reads.
 
-    `settled`: rows of these that come from a state's base, where each key has its rows once and for all: to bring
-    others together with them, they need not be brought together themselves. `row_bytes`: of a row, as Spark counts
-    them when it decides what to broadcast.
+    Attributes:
+        group: its number.
+        rows: how many there are.
+        form: the kind of form of a relation that it is; None if it is of none.
+        from_base: rows of these that come from a state's base, where each key has its rows once and for all: to bring
+            others together with them, they need not be brought together themselves.
+        row_bytes: bytes of a row, as Spark counts them when it decides what to broadcast.
     """
 
     group: int
     rows: Rows
     form: FormKind | None
-    settled: Rows = NO_ROWS
+    from_base: Rows = NO_ROWS
     row_bytes: int = PART_ROW_BYTES
 
 

@@ -31,7 +31,9 @@ that the plan writes is (BEST); further numbers: where only a part of that is.""
 class Planned:
     """A group at a run, and how that run comes to it.
 
-    `reads`: how often it is read in the course of the plan; `once`: it is computed once all the same, and written.
+    Attributes:
+        reads: how often it is read in the course of the plan.
+        once: it is computed once all the same, and written.
     """
 
     group: int
@@ -60,10 +62,10 @@ class Extractor:
     Args:
         memo: explored.
         model, facts: the costs.
-        allowed: which expressions may be used, by (group, expression).
+        allowed: tells which expressions may be used, by (group, expression); see `Allowed`.
         prefer: a pack whose expressions are taken wherever they apply, whatever they cost.
         runs: those planned together, in their order; the first is the one that is carried out now.
-        savable: which groups a run may save for later ones.
+        savable: tells which groups a run may save for later ones.
         written: what runs write in any case; who reads it loads it.
         copies: what is equal to something that is written, and what that is: it is loaded as well, and not computed.
         ways: those of the same memo, model and facts that others have looked at, and what they estimated.
@@ -104,7 +106,7 @@ class Extractor:
         self._best = self._plain
         self._chosen: list[Settled] = []
         self._made: dict[Place, _Made] = {}
-        self._settle()
+        self._choose()
 
     def place(self, place: Place) -> Place:
         """A place after merges of groups."""
@@ -121,7 +123,7 @@ class Extractor:
             self.shared, self._best, self._chosen, self._made = before
 
         self.shared = frozenset(map(self.place, places))
-        self._settle()
+        self._choose()
         return take_back
 
     def stage(self, group: int) -> None:
@@ -132,13 +134,13 @@ class Extractor:
         if not known:  # otherwise its readers have been chosen as such
             staged = {(group, 0): Given(rows) for group, rows in self._staged.items()}
             self._plain = self._settling.settle(staged, [self._plain])
-            self._settle()
+            self._choose()
 
     def is_staged(self, group: int) -> bool:
         """True if an earlier step wrote the group's rows."""
         return self._memo.find(group) in self._staged
 
-    def _settle(self) -> None:
+    def _choose(self) -> None:
         staged = {(group, 0): Given(rows) for group, rows in self._staged.items()}
         near = [self._plain, self._best]
         self._best = self._plain
@@ -300,8 +302,7 @@ class Extractor:
         operators: list[Work] = []
         handling = 0.0
         for p in plan:
-            choice = p.choice
-            if choice.saved == run:
+            if (choice := p.choice).saved == run:
                 handling += choice.saving * p.reads
             if p.run != run:
                 continue

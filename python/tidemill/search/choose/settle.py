@@ -55,7 +55,7 @@ class Choice(NamedTuple):
         saved: the number of an earlier run that saved it; None if this run computes it, or has written it.
         saving: CPU milliseconds of that run to save it.
         uses: what is written and read on the way, as a set of bits (see `Given`).
-        settled: rows of these that come from a state as they are (see `Read`).
+        from_base: rows of these that come from the base of a state as they are (see `Read`).
     """
 
     expression: Expression | None
@@ -66,7 +66,7 @@ class Choice(NamedTuple):
     saved: int | None = None
     saving: float = 0.0
     uses: int = 0
-    settled: Rows = NO_ROWS
+    from_base: Rows = NO_ROWS
 
     @property
     def weight(self) -> Weight:
@@ -90,7 +90,14 @@ class Given:
 class Settling:
     """The ways there are, and how to choose among them.
 
-    Args: as of `Extractor`.
+    Args:
+        memo: explored.
+        model, facts: the costs.
+        allowed: tells which expressions may be used, by (group, expression).
+        prefer: a pack whose ways are taken wherever there are some, whatever they cost.
+        runs: those planned together, in their order.
+        savable: tells which groups a run may save for later ones.
+        ways: what was estimated before, with the same memo, model and facts.
     """
 
     def __init__(
@@ -191,20 +198,20 @@ class Settling:
         """A way at a run, its inputs being found."""
         found = best.found
         inputs = [found[i, run] for i in way.inputs]
-        rows = tuple([(choice.rows, choice.settled) for choice in inputs])
+        rows = tuple([(choice.rows, choice.from_base) for choice in inputs])
         known = way.estimated.get(rows)
         if known is None:
             known = way.estimated[rows] = self._estimate(way, inputs)
         output, own = known
         unpreferred, cost, uses = int(way.unpreferred), own * self._runs[run].price, 0
-        settled = output if way.settles else NO_ROWS
+        from_base = output if way.from_base else NO_ROWS
         for choice in inputs:
             unpreferred += choice.unpreferred
             cost += choice.cost
             uses |= choice.uses
-        if way.passes:
-            settled = max([settled, *(choice.settled for choice in inputs)])
-        return Choice(way.expression, output, own, unpreferred, cost, None, 0.0, uses, settled)
+        if way.passes_base:
+            from_base = max([from_base, *(choice.from_base for choice in inputs)])
+        return Choice(way.expression, output, own, unpreferred, cost, None, 0.0, uses, from_base)
 
     def _estimate(self, way: Way, inputs: Sequence[Choice]) -> tuple[Rows, CpuMs]:
         """Rows of a way where its inputs are had so, and what it costs alone."""
@@ -225,8 +232,8 @@ class Settling:
         """A group as a cost model sees it."""
         about = self._memo.group(group).about
         if about is None:
-            return Read(group, choice.rows, None, choice.settled)
-        return Read(group, choice.rows, about[1].kind, choice.settled, self._row_bytes(about[0]))
+            return Read(group, choice.rows, None, choice.from_base)
+        return Read(group, choice.rows, about[1].kind, choice.from_base, self._row_bytes(about[0]))
 
     def _row_bytes(self, tvr: int) -> int:
         """Bytes of a relation's row."""
@@ -247,7 +254,7 @@ class Settling:
         """Whether a run can read a leaf: a source's rows are there from the moment on at which they came."""
         match op:
             case Scan(source, _, time) | Changes(source, _, _, time) if time is not None:
-                return self._memo.timeline.settled(frozenset({source}), run.moment) >= time
+                return self._memo.timeline.unchanged_until(frozenset({source}), run.moment) >= time
             case _:
                 return True
 

@@ -10,7 +10,7 @@ from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import LookUp, Merge, Net, Sum, Unsign
 
 Estimated: TypeAlias = dict[tuple[tuple[Rows, Rows], ...], tuple[Rows, CpuMs]]
-"""Of an expression: rows out and its own cost, by the rows of each input and those of them that are settled."""
+"""Of an expression: rows out and its own cost, by the rows of each input and those of them from the base of a state."""
 
 
 @dataclass(slots=True)
@@ -22,7 +22,8 @@ class Way:
         distinct: its different inputs.
         unpreferred: a preferred pack has another way to compute the group.
         estimated: rows and own cost, with each number of rows read so far.
-        settles, passes: its rows come from a state as they are (see `Read`), always, or where an input's do.
+        from_base: its rows come from the base of a state as they are (see `Read`).
+        passes_base: they do where an input's do.
         looks_up: it takes only little, and only what the run has written.
     """
 
@@ -32,8 +33,8 @@ class Way:
     distinct: frozenset[int]
     unpreferred: bool
     estimated: Estimated
-    settles: bool
-    passes: bool
+    from_base: bool
+    passes_base: bool
     looks_up: bool
 
 
@@ -49,10 +50,10 @@ class Ways:
         if key not in self._ways:
             twin = self._ways.get((group, id(e), not unpreferred))
             inputs = tuple(map(memo.find, e.inputs))
-            settles = isinstance(e.op, Net | Merge) and bool(e.op.state)
-            passes, looks_up = isinstance(e.op, Unsign | Sum), isinstance(e.op, LookUp)
+            from_base = isinstance(e.op, Net | Merge) and bool(e.op.state)
+            passes_base, looks_up = isinstance(e.op, Unsign | Sum), isinstance(e.op, LookUp)
             estimated = {} if twin is None else twin.estimated
             self._ways[key] = Way(
-                group, e, inputs, frozenset(inputs), unpreferred, estimated, settles, passes, looks_up
+                group, e, inputs, frozenset(inputs), unpreferred, estimated, from_base, passes_base, looks_up
             )
         return self._ways[key]
