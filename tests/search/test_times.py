@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from benchmarks.planning import over as over_points
 from cost_model.default import DefaultCostModel
+from tests.search.test_cases import SOURCES, VIEWS
 from tidemill.cost.costing import CpuMs, Facts, Read, Rows
+from tidemill.explain.document import document
 from tidemill.memo.memo import Memo, Node, Ref
 from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Changes, Negate, Net, Op, Scan, Sum
@@ -109,6 +112,13 @@ def test_a_preferred_pack_is_heard_at_any_price_and_costs_what_it_costs(price: f
     weighed = [choice for e in others if (choice := unpreferred.making(whole).weighed(whole, e)) is not None]
     assert [choice.unpreferred for choice in weighed] == [1]
     assert weighed[0].cost == pytest.approx(price * 21.0)
+
+
+@pytest.mark.parametrize("pack", ["affected", "positive_negative"])
+def test_a_preferred_pack_is_heard_by_runs_that_cost_nothing(pack: str) -> None:
+    request = over_points(parse_query(SOURCES + VIEWS["left join"]), 2, PlannerSettings(prefer=pack))
+    free = replace(request, price=0.0, ahead=tuple(replace(point, price=0.0) for point in request.ahead))
+    assert pack in document(plan_run(free), {})["methods"]
 
 
 SUMS = """\
