@@ -35,6 +35,7 @@ from tidemill.search.contract.past import Past, PastRun
 from tidemill.search.contract.request import Measured, PlanRequest, Point
 from tidemill.search.contract.run_plan import RunPlan, Step
 from tidemill.search.contract.stored import Piece
+from tidemill.search.keep import compaction
 from tidemill.search.keep.compaction import Compaction
 from tidemill.search.runs import early, task
 from tidemill.search.runs.explanation import ExplainedPlan
@@ -268,7 +269,7 @@ class View:
             patch(mock.patch("tidemill.search.space.space.push_cuts", _checked_cuts))
             if self.mode.shake is not None:
                 patch(mock.patch.object(task, "cost_model", return_value=Shaken(seed=self.mode.shake)))
-            patch(mock.patch.object(task, "due", self._due))
+            patch(mock.patch.object(compaction, "due", self._due))
             if self.mode.early is not None:
                 patch(mock.patch.object(early, "worth_saving", self._worth_saving))
             if share is not None:

@@ -38,7 +38,7 @@ from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
 from tidemill.search.contract.kinds import POLICIES
 from tidemill.search.contract.request import PlanRequest
-from tidemill.search.space.space import Kept, normal_query, space
+from tidemill.search.space.space import Kept, SpaceRequest, explore_space, normal_query
 from tidemill.settings import PACKS, PlannerSettings
 from tidemill.text.parser import parse_query
 
@@ -191,7 +191,7 @@ def request_of(block: Block) -> PlanRequest:
     kept: frozenset[str] = frozenset()
     if block.has("states"):
         model, budget = cost_model("default"), Budget(seconds=SECONDS)
-        every = space(query, [sources], 1, rules_of(block), model, budget, Kept(None))
+        every = explore_space(SpaceRequest(query, [sources], 1, Kept(None)), rules_of(block), model, budget)
         kept = frozenset(c.name for c in every.candidates)
     return PlanRequest(
         query=query,

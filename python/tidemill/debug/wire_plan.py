@@ -14,7 +14,7 @@ from tidemill.wire.expressions import expr_from_json
 
 def steps(plan: ExplainedPlan) -> str:
     """Kind, reason and methods; each step with its wire plan, a line per node; the states that are kept."""
-    query = plan.explanation.found.memo.query
+    query = plan.explanation.space.memo.query
     lines = [plan.kind + (f" ({plan.reason})" if plan.reason else "") + f" by {', '.join(plan.methods) or 'nothing'}"]
     for step in plan.steps:
         lines.append(f"{step.name}: [{', '.join(f'#{c} := {f}' for c, f in step.columns)}]")

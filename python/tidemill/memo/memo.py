@@ -214,17 +214,17 @@ class Memo:
     def form(self, tvr: int, form: Form) -> int:
         """The group of a form. Moments between which nothing below changes are one."""
         relation = self.tvrs[tvr]
-        start, end = (None if t is None else self._settled(relation, t) for t in (form.start, form.end))
+        start, end = (None if t is None else self._unchanged_until(relation, t) for t in (form.start, form.end))
         assert end is not None
         form = Form(form.kind, start, end)
         if form not in relation.forms:
             relation.forms[form] = self._new_group((tvr, form))
         return self.find(relation.forms[form])
 
-    def _settled(self, relation: Tvr, time: Time) -> Time:
+    def _unchanged_until(self, relation: Tvr, time: Time) -> Time:
         if time not in self.timeline.moments:
             raise ValueError(f"{time} lies outside the timeline")
-        return self.timeline.settled(relation.props.sources, time)
+        return self.timeline.unchanged_until(relation.props.sources, time)
 
     def moment(self, tvr: int, kind: FormKind, *, old: bool, span: Span | None = None) -> int:
         """The group of a snapshot-like kind at the start or the end of an interval."""
@@ -283,14 +283,14 @@ class Memo:
     def _placed(self, op: Op, span: Span) -> Op:
         """An operator at the times of an interval; times between which its source does not change are one."""
 
-        def settled(source: int, symbol: Time) -> Time:
-            return self.timeline.settled(frozenset({source}), span.of(symbol))
+        def until(source: int, symbol: Time) -> Time:
+            return self.timeline.unchanged_until(frozenset({source}), span.of(symbol))
 
         match op:
             case Scan(source, columns, symbol) if symbol is not None:
-                return Scan(source, columns, settled(source, symbol))
+                return Scan(source, columns, until(source, symbol))
             case Changes(source, columns, start, end):
-                return Changes(source, columns, settled(source, start), settled(source, end))
+                return Changes(source, columns, until(source, start), until(source, end))
             case _:
                 return op
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tidemill.bridge.jvm import Jvm, JvmFailure
+from tidemill.cost.guesses import FILE_ROW_BYTES
 from tidemill.plan.datatype import type_to_text
 from tidemill.plan.query import count_field
 from tidemill.runtime.before import sessions
@@ -31,9 +32,6 @@ from tidemill.runtime.view.views import Lost, View
 from tidemill.search.contract.kinds import RunKind
 from tidemill.search.contract.run_plan import RunPlan, StateSpec
 from tidemill.sources.registry import check_undisturbed
-
-BYTES_OF_A_ROW = 50
-"""In a Parquet file, roughly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,4 +312,4 @@ def _with_output(run: _Executed, occasion: Occasion) -> Record:
 
 def _rows(files: Sequence[File]) -> float:
     """About how many rows are in result files."""
-    return sum(int(f["bytes"]) for f in files) / BYTES_OF_A_ROW
+    return sum(int(f["bytes"]) for f in files) / FILE_ROW_BYTES

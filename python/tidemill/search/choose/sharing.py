@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import inf
 
 from tidemill.search.choose.extract import Extractor, Planned
-from tidemill.search.choose.settle import Place, preference_apart
+from tidemill.search.choose.settle import Place
 
 TRIES = 16
 """Places that are tried at most for one plan."""
@@ -44,7 +44,8 @@ class Shared:
 
     Attributes:
         extractor: has chosen it.
-        cost: priced; then that of its tree, which decides between plans that cost the same.
+        cost: priced; then that of its tree, which decides between plans that cost the same. That an extractor prefers a
+            pack does not count here: it has been heard when the extractor chose.
         costs: at each run, not priced.
         plan: what is done at which run.
     """
@@ -144,5 +145,5 @@ def _evaluated(extractor: Extractor, demands: Sequence[int], run: int) -> Shared
     plan = extractor.planned(demands, run)
     costs = extractor.costs(plan)
     priced = sum(cost * run.price for cost, run in zip(costs, extractor.runs, strict=True))
-    tree = sum(preference_apart(extractor.cost(group, run)) for group in demands)
+    tree = sum(extractor.cost(group, run) for group in demands)
     return Shared(extractor, (priced, tree), costs, plan)

@@ -58,7 +58,7 @@ class Explanation:
     """How a plan was found.
 
     Attributes:
-        found: the space that was searched.
+        space: the space that was searched.
         extractor: what was chosen in it, after all steps.
         model: name of the cost model.
         used: what is carried out, in the order of the steps.
@@ -72,7 +72,7 @@ class Explanation:
         search: until the plan was there.
     """
 
-    found: Space
+    space: Space
     extractor: Extractor
     model: str
     used: Sequence[Used]
