@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 
 SPARK_MINOR = ".".join(pyspark.__version__.split(".")[:2])
-ATTACH = Path(__file__).resolve().parent.parent / "python" / "tidemill" / "bridge" / "attach.py"
+ATTACH = Path(__file__).resolve().parent.parent / "python" / "tidemill" / "driver" / "attach.py"
 NEEDED = ("delta-", "unitycatalog-")  # what PySpark does not bring itself
 
 
