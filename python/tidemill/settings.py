@@ -131,6 +131,15 @@ SETTINGS: tuple[Setting, ...] = (
         "How many processes beside the planner's own may search for plans of large queries at a time, so that other "
         "statements do not wait for the interpreter meanwhile. They are started when they are needed. 0: none.",
     ),
+    Setting(
+        f"{PREFIX}debug.requests",
+        "string",
+        NO_DEFAULT,
+        "session",
+        "A folder on the driver's machine. What the planner is asked is written there, a JSON file each time, for "
+        "`tidemill debug replay` ([debugging.md](debugging.md)). A file that cannot be written is a warning in the "
+        "log. Without it: nothing is written.",
+    ),
 )
 
 
@@ -146,6 +155,7 @@ class PlannerSettings:
     time_limit: float = 3.0
     processes: int = 2
     rules_paths: tuple[str, ...] = ()
+    debug_requests: str = ""
 
     @classmethod
     def from_confs(cls, confs: Mapping[str, str]) -> "PlannerSettings":
@@ -182,6 +192,7 @@ class PlannerSettings:
             time_limit=_seconds(f"{PREFIX}search.timeLimit", values[f"{PREFIX}search.timeLimit"]),
             processes=_count(f"{PREFIX}search.processes", values[f"{PREFIX}search.processes"]),
             rules_paths=rules_paths,
+            debug_requests=values[f"{PREFIX}debug.requests"],
         )
 
 

@@ -14,7 +14,7 @@ ROOMS = (
     *("errors", "settings", "version"),
     *("plan", "wire", "text", "tvr", "memo", "rule", "cost"),
     *(f"search.{room}" for room in ("contract", "space", "choose", "keep", "lower", "runs", "service")),
-    *("explain", "sql", "bridge", "sources"),
+    *("explain", "debug", "sql", "bridge", "sources"),
     *(f"runtime.{room}" for room in ("storage", "view", "before", "run", "judge", "fill", "statements")),
     *("driver", "calibrate", "view", "cli"),
 )

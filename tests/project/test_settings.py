@@ -32,6 +32,7 @@ def test_values_are_read() -> None:
             "spark.tidemill.search.timeLimit": "250ms",
             "spark.tidemill.search.processes": " 3 ",
             "spark.tidemill.rules.paths": "/a, /b/c",
+            "spark.tidemill.debug.requests": "/d",
             "spark.tidemill.python": "/usr/bin/python3",
             "spark.tidemill.internal.anything": "1",
             "spark.sql.ansi.enabled": "perhaps",
@@ -42,6 +43,7 @@ def test_values_are_read() -> None:
     assert (read.prefer, read.cost_model, read.objective) == ("affected", "tuples", "last")
     assert (read.time_limit, read.processes) == (0.25, 3)
     assert read.rules_paths == ("/a", "/b/c")
+    assert read.debug_requests == "/d"
 
 
 def test_packs_of_the_user_have_toggles_too() -> None:

@@ -58,7 +58,7 @@ def document(run: ExplainedPlan, stored: Mapping[str, int]) -> dict[str, Any]:
             "groups": sum(1 for _ in space.memo.live_groups()),
             "rules_fired": space.explored.rules_fired,
             "milliseconds": round(why.search.seconds * 1000, 1),
-            "stopped": why.search.stopped,
+            "stopped": why.search.stopped.value,
         },
     }
 

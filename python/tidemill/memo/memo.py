@@ -18,6 +18,7 @@ from tidemill.plan.columns import Columns
 from tidemill.plan.ops import Aggregate, Changes, Op, Scan, Tree
 from tidemill.plan.props import Props, derive
 from tidemill.plan.query import Query
+from tidemill.text.printer import Printer
 from tidemill.tvr.form import NEW, OLD, Form, FormKind, Link, Span, Time, at, over
 from tidemill.tvr.timeline import Timeline
 
@@ -100,10 +101,19 @@ class Memo:
         self._read_by: dict[int, set[int]] = defaultdict(set)
         self._absorbed: list[int] = []
 
-    def emit(self, kind: EventKind, rule: str, place: int, detail: str = "") -> None:
+    @property
+    def heard(self) -> bool:
+        """True if somebody reads the events. What takes time to put into words is told only then."""
+        return bool(self._readers)
+
+    def emit(
+        self, kind: EventKind, rule: str, place: int, detail: str = "", *, new: bool = False, seconds: float = 0.0
+    ) -> None:
         """Tell the readers."""
-        for reader in self._readers:
-            reader(Event(kind, rule, place, detail))
+        if self._readers:
+            event = Event(kind, rule, place, detail, new, seconds)
+            for reader in self._readers:
+                reader(event)
 
     # -- relations ----------------------------------------------------------------------------------------------------
 
@@ -118,6 +128,8 @@ class Memo:
             props = derive(op, [self.tvrs[i].props for i in inputs], self.query, self.columns)
             self._tvr_of[key] = len(self.tvrs)
             self.tvrs.append(Tvr(len(self.tvrs), [key], props))
+            if self.heard:
+                self.emit("relation", "", self._tvr_of[key], self._written(op, inputs))
         return self._tvr_of[key]
 
     def equate(self, tvr: int, op: Op, inputs: tuple[int, ...], rule: str = "", pack: str = "") -> bool:
@@ -146,7 +158,13 @@ class Memo:
         self._tvr_of[key] = tvr
         relation.expressions.append(key)
         relation.found.append((rule, pack))
+        self.emit("added", rule, tvr)
         return True
+
+    def _written(self, op: Op, inputs: Sequence[int]) -> str:
+        """An operator over relations as text."""
+        below = f" <- {', '.join(f'R{i}' for i in inputs)}" if inputs else ""
+        return f"{Printer(self.query).op(op)}{below}"
 
     def _unite(self, one: int, other: int, rule: str) -> bool:
         """Let two relations that are the same have the same forms; False if they had."""
@@ -286,6 +304,7 @@ class Memo:
             return True
         self._group_of[key] = group
         self.groups[group].expressions.append(expression)
+        self.emit("added", expression.rule, group)
         for i in expression.inputs:
             self._read_by[i].add(group)
         return True
@@ -296,7 +315,8 @@ class Memo:
 
     def _join(self, keep: int, other: int, rule: str) -> None:
         keep, other = self._absorb(self.find(keep), self.find(other))
-        self.emit("merged", rule, keep, f"with {other}")
+        if self.heard:
+            self.emit("merged", rule, keep, f"{self.name(other)} is {self.name(keep)}")
 
     def _absorb(self, keep: int, other: int) -> tuple[int, int]:
         """Let one group stand for another as well, that of a form before that of a part; which did, and for which."""
@@ -345,3 +365,8 @@ class Memo:
     def group(self, number: int) -> Group:
         """A group by number, after merges."""
         return self.groups[self.find(number)]
+
+    def name(self, number: int) -> str:
+        """A group for people: the form that it computes, or its number."""
+        about = self.groups[number].about
+        return f"G{number}" if about is None else f"R{about[0]}.{about[1]}"

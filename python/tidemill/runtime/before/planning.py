@@ -8,6 +8,7 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.cost.guesses import CHANGED_SHARE, SOURCE_ROWS
+from tidemill.debug.requests import write_request
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.runtime.before.situation import Situation, survey
@@ -68,6 +69,15 @@ def _request(
     )
 
 
+def _written(situation: Situation, request: PlanRequest) -> PlanRequest:
+    """The request, after it was written down where the session wants that."""
+    if folder := situation.settings.debug_requests:
+        head = situation.head
+        known = head is not None and head.row.view
+        write_request(folder, f"{head.row.view}-run-{head.run + 1}" if head is not None and known else "query", request)
+    return request
+
+
 def early(situation: Situation, number: int, outlook: Outlook, lost: Collection[str] = ()) -> RunPlan:
     """The plan of a run without output, the point `number` of the schedule: the early work that pays; without a step
     if none does."""
@@ -99,7 +109,7 @@ def _early_request(situation: Situation, number: int, outlook: Outlook, lost: Co
         ahead.append(Expected(point.cost, point.output, step, other))
     request = _request(situation, None, lost)
     own = schedule[number - 1].cost
-    return replace(request, price=own, point=number, ahead=planned_with(ahead))
+    return _written(situation, replace(request, price=own, point=number, ahead=planned_with(ahead)))
 
 
 def _expected(
@@ -141,7 +151,7 @@ class Asked:
     def request(self, situation: Situation) -> PlanRequest:
         request = _request(situation, self.full_reason, self.lost, self.refill)
         number, price = self.point
-        return replace(request, point=number, price=price, past=self.past)
+        return _written(situation, replace(request, point=number, price=price, past=self.past))
 
 
 def plan(situation: Situation, asked: Asked) -> RunPlan:

@@ -87,6 +87,7 @@ class Extractor:
         ways: Ways | None = None,
     ) -> None:
         self._memo = memo
+        self.emit, self.name = memo.emit, memo.name
         self._model = model
         self.runs = (Run(memo.timeline.whole.new),) if runs is None else tuple(runs)
         self._settling = Settling(memo, model, facts, allowed, prefer, self.runs, savable, ways or Ways())

@@ -63,10 +63,12 @@ class Start:
     Attributes:
         make: makes them.
         takes: whether they are open to a plan, and none that they prefer could stand in its place.
+        name: for people.
     """
 
     make: Callable[[], Extractor]
     takes: Callable[[Sequence[Planned]], bool] = lambda _: False
+    name: str = ""
 
 
 def share(extractor: Extractor, demands: Sequence[int], run: int, limit: TimeLimit | None = None) -> Shared:
@@ -94,9 +96,12 @@ def _improved(
         take_back = extractor.share({*extractor.shared, chosen})
         tried = _evaluated(extractor, demands, run)
         seen(tried)
+        costs = f"{extractor.name(chosen[0])} written once: {tried.cost[0]:.3f} ms, before {best.cost[0]:.3f} ms"
         if tried.cost < best.cost:
+            extractor.emit("kept", "", chosen[0], costs)
             best = tried
         else:
+            extractor.emit("dropped", "", chosen[0], costs)
             take_back()
             refused.add(chosen)
     return best
@@ -116,15 +121,21 @@ def cheapest(
     def note(found: Shared) -> None:
         apart.update(start for start in starts if start not in apart and not start.takes(found.plan))
 
-    best = _improved(_evaluated(extractor, demands, run), demands, run, None, note)
+    tree = _evaluated(extractor, demands, run)
+    extractor.emit("best", "", run, f"the cheapest tree of all: {tree.cost[0]:.3f} ms")
+    best = _improved(tree, demands, run, None, note)
     if best.cost[0] < best.extractor.noise:
         return best
     for start in filter(apart.__contains__, starts):
         if limit is not None and limit.over():
             break
         tree = _evaluated(start.make(), demands, run)
-        if tree.cost[0] <= FAR * best.cost[0]:
-            best = min(best, _improved(tree, demands, run, limit), key=lambda found: found.cost)
+        begins = f"{start.name or 'another tree'}: {tree.cost[0]:.3f} ms, the best so far {best.cost[0]:.3f} ms"
+        if tree.cost[0] > FAR * best.cost[0]:
+            extractor.emit("dropped", "", run, f"{begins}, too far from it")
+            continue
+        extractor.emit("best", "", run, begins)
+        best = min(best, _improved(tree, demands, run, limit), key=lambda found: found.cost)
     return best
 
 

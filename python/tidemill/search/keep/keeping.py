@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, product
 from math import inf
@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from tidemill.cost.costing import CostModel
 from tidemill.cost.guesses import RUNS_TO_EARN
+from tidemill.memo.events import EventKind
 from tidemill.plan.ops import state_of
 from tidemill.rule.engine import Budget
 from tidemill.search.choose.extract import Extractor
@@ -64,11 +65,19 @@ def worth_keeping(scenarios: Sequence[Scenario], prices: Prices, budget: Budget)
     dearest = sorted(kept, key=lambda name: (-follow[name], name))
     others = sorted({c.name for c in scenarios[0].space.candidates} - kept)
     names, best = (*dearest[:TRIES], *others[:TRIES]), _cost(scenarios, prices, kept)
+
+    def tell(what: Iterable[str], cost: float, kind: EventKind | None = None) -> None:
+        words = f"later runs with {', '.join(sorted(what)) or 'no state'}: {cost:.3f} ms, the best so far {best:.3f} ms"
+        scenarios[0].space.memo.emit(kind or ("kept" if cost < best else "dropped"), "", 0, words)
+
+    tell(kept, best, "best")
     if len(names) <= FEW:
         for some in chain.from_iterable(combinations(names, number) for number in range(len(names) + 1)):
             if time.monotonic() > end:
                 break
             cost = _cost(scenarios, prices, frozenset(some))
+            if kept != frozenset(some):
+                tell(some, cost)
             if cost < best:
                 kept, best = frozenset(some), cost
         return kept
@@ -79,6 +88,7 @@ def worth_keeping(scenarios: Sequence[Scenario], prices: Prices, budget: Budget)
         if time.monotonic() > end:
             return inf
         cost = _cost(scenarios, prices, kept.symmetric_difference(names))
+        tell(kept.symmetric_difference(names), cost)
         if cost < best:
             kept, best = kept.symmetric_difference(names), cost
         return cost

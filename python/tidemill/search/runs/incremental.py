@@ -72,6 +72,8 @@ class IncrementalRun:
         mine, other = likely[plan.kind], likely[rival.kind]
         if mine is None or other is None:
             mine, other = plan.estimated, rival.estimated
+        costs = f"{plan.kind} {mine:.3f} ms, {rival.kind} {other:.3f} ms, taken if {self.task.model.noise:.0f} ms less"
+        plan.explanation.space.memo.emit("best", "", 0, costs)
         if other < mine - self.task.model.noise:
             rival = full(self.task, self.lost or "COST")
             explanation = replace(rival.explanation, rivals=plan.explanation.rivals)
@@ -147,8 +149,8 @@ class IncrementalRun:
             packs = [pack for pack in seeds if pack != RECOMPUTE]
             # Preferred, `recompute` may do more than otherwise: no plan of the others is one of its.
             others = [
-                Start(lambda: make(RECOMPUTE, followed)),
-                Start(lambda: self.task.without_recompute(space, followed)),
+                Start(lambda: make(RECOMPUTE, followed), name=f"{RECOMPUTE} preferred"),
+                Start(lambda: self.task.without_recompute(space, followed), name=f"without {RECOMPUTE}"),
                 *(self._alone(space, pack, followed, best) for pack in packs),
             ]
             extractor = self.task.cheapest(
@@ -179,7 +181,7 @@ class IncrementalRun:
             owed = (owed_to(space.memo, p.group, p.choice.expression) for p in plan if p.choice.expression is not None)
             return best.prefers(pack, plan) and _alone_with(pack).issuperset(owed)
 
-        return Start(lambda: self._own(space, pack, followed), takes)
+        return Start(lambda: self._own(space, pack, followed), takes, f"{pack} alone")
 
     def _own(self, space: Space, pack: str, followed: Followed) -> Extractor:
         """The choices of a pack with `delta` or `recompute` underneath, preferred to these."""

@@ -9,8 +9,9 @@ from functools import partial
 
 from tidemill.cost.kept import KeptRows, StateRows
 from tidemill.cost.models import cost_model
+from tidemill.memo.events import Reader
 from tidemill.plan.change import SourceChange
-from tidemill.rule.engine import TIME_LIMIT, Budget
+from tidemill.rule.engine import Budget, Stopped
 from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
 from tidemill.search.choose.allowed import EVERYWHERE, AllBut, Allowed
@@ -29,10 +30,14 @@ from tidemill.search.space.space import NONE_FOLLOWED, Followed, Kept, Space, Sp
 
 
 class PlanningTask:
-    """One call of `plan_run`: the request, and the model, the rules and the time that all its searches share."""
+    """One call of `plan_run`: the request, and the model, the rules and the time that all its searches share.
 
-    def __init__(self, request: PlanRequest) -> None:
+    `readers`: of the events of all its spaces.
+    """
+
+    def __init__(self, request: PlanRequest, readers: Sequence[Reader] = ()) -> None:
         self.request = request
+        self.readers = tuple(readers)
         self.model = cost_model(request.settings.cost_model, request.settings.cost_constants)
         rules = load_rules(request.settings.rules_paths)
         self.rules: list[Rule] = [r for r in rules if r.pack in request.settings.packs]
@@ -57,7 +62,7 @@ class PlanningTask:
         request, now = self.request, len(steps)
         measured = request.measured if len(steps) == len(request.steps) else lambda _tree, _form: None
         asked = SpaceRequest(request.query, (*steps, *ahead), now, kept, request.meaning, measured)
-        return explore_space(asked, self.rules, self.model, self.budget)
+        return explore_space(asked, self.rules, self.model, self.budget, self.readers)
 
     def kept(self, *, content: bool = True) -> Kept:
         """What earlier runs left."""
@@ -145,14 +150,14 @@ class PlanningTask:
         of each pack (`make` prefers it), and from `others`."""
         limit = TimeLimit(self.request.settings.time_limit)
         extractor = make(None)
-        starts = [Start(partial(make, pack), partial(extractor.prefers, pack)) for pack in packs]
+        starts = [Start(partial(make, pack), partial(extractor.prefers, pack), f"{pack} preferred") for pack in packs]
         best = cheapest(extractor, (*starts, *others), demands, run, limit)
         self._cut_off |= limit.cut_off
         return best
 
     def assembly(self, space: Space, extractor: Extractor) -> Assembly:
         def search() -> Search:
-            stopped = TIME_LIMIT if self._cut_off else space.explored.stopped
+            stopped = Stopped.TIME_LIMIT if self._cut_off else space.explored.stopped
             return Search(time.monotonic() - self._started, stopped)
 
         return Assembly(self.request.query, self.model, space, extractor, search, self._orders, self._lying)

@@ -9,6 +9,7 @@ from tidemill.cost.costing import CostModel, Facts, Rows
 from tidemill.cost.estimate import Sizes, estimate
 from tidemill.cost.guesses import SMALL_DELETES, SMALL_DELETES_SHARE
 from tidemill.cost.kept import NOTHING_COUNTED, KeptRows
+from tidemill.memo.events import Reader
 from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
 from tidemill.plan.columns import Columns
@@ -194,13 +195,17 @@ class SpaceRequest:
     measured: Measured = lambda _tree, _form: None
 
 
-def explore_space(request: SpaceRequest, rules: Sequence[Rule], model: CostModel, budget: Budget) -> Space:
+def explore_space(
+    request: SpaceRequest, rules: Sequence[Rule], model: CostModel, budget: Budget, readers: Sequence[Reader] = ()
+) -> Space:
     """Explore the plans that a request is about.
 
-    `rules`: those that are switched on.
+    `rules`: those that are switched on; `readers`: of the memo's events.
     """
     query, steps, now, kept = request.query, request.steps, request.now, request.kept
-    memo = Memo(query, Timeline(tuple(map(step_of, steps))))
+    memo = Memo(query, Timeline(tuple(map(step_of, steps))), readers)
+    if memo.heard:
+        memo.emit("space", "", now, _in_words(request))
 
     def readable(source: int, time: Time) -> bool:
         return source in steps[time] and steps[time][source].old_readable
@@ -237,6 +242,20 @@ def explore_space(request: SpaceRequest, rules: Sequence[Rule], model: CostModel
     facts = replace(facts, kept=rows, known=_known(memo, request.measured))
     look_up(memo, facts, orders(memo, facts) if kept.orders is None else kept.orders)
     return Space(memo, root, tuple(possible), facts, base_rows, explored, now, standing)
+
+
+def _in_words(request: SpaceRequest) -> str:
+    """What a space is for, as text for people."""
+    query, steps, now, kept = request.query, request.steps, request.now, request.kept
+
+    def changing(step: Mapping[int, SourceChange]) -> str:
+        return ", ".join(sorted({query.sources[n].name for n, s in step.items() if s.changed})) or "nothing"
+
+    changes = "; then of ".join(map(changing, steps))
+    ahead = f", those after moment {now} expected" if len(steps) > now else ""
+    states = ["every state"] if kept.states is None else sorted(kept.states)
+    readable = ", ".join([*states, *(["the content"] if kept.content else [])])
+    return f"changes of {changes}{ahead}; readable: {readable or 'nothing'}"
 
 
 def _known(memo: Memo, measured: Measured) -> dict[int, Rows]:
