@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import exp, inf, prod
+from typing import assert_never
 
 from tidemill.cost.costing import BROADCAST_ROWS, PAGE_ROWS, Constant, CpuMs, Facts, Read, Rows, Work
 from tidemill.cost.guesses import (
@@ -33,6 +34,7 @@ from tidemill.plan.ops import (
     Combine,
     Empty,
     Filter,
+    Final,
     FinalChange,
     Gather,
     HeldScan,
@@ -44,14 +46,21 @@ from tidemill.plan.ops import (
     LookUp,
     Merge,
     Named,
+    Negate,
     Net,
     Op,
+    Opaque,
+    Pad,
     Partial,
+    Project,
     ResultScan,
+    RowWise,
     Scan,
+    Sort,
     StateScan,
     Sum,
     Union,
+    Unsign,
     Window,
 )
 from tidemill.plan.query import Query
@@ -152,8 +161,10 @@ class DefaultCostModel:
                 return Rows(sum(inputs))
             case StateScan() | ResultScan() | HeldScan():
                 return Rows(facts.kept_rows(op))
-            case _:
+            case Project() | Sort() | RowWise() | Window() | Opaque() | Negate() | Net() | Unsign() | Final() | Pad():
                 return Rows(max(inputs, default=1.0))
+            case _:
+                assert_never(op)
 
     def _join_rows(self, op: Join, kind: str, inputs: Sequence[Rows], facts: Facts) -> Rows:
         if kind == "existence":
@@ -215,8 +226,12 @@ class DefaultCostModel:
                 return CpuMs(total * (self.row + searches * self.search))
             case Limit():
                 return CpuMs(total * self.row * SORT_PASSES)
-            case _:
+            case Project() | RowWise() | Union() | Sum() | Negate() | Unsign() | Final() | Pad():
                 return CpuMs(total * self.row)
+            case Empty() | Sort() | Opaque():
+                return CpuMs(total * self.row)
+            case _:
+                assert_never(op)
 
     def _telling(self, rows: float, columns: Sequence[int], query: Query) -> float:
         """Of reading the rows of files that came and of those that went, and finding out which differ."""

@@ -30,6 +30,7 @@ from tidemill.plan.query import Query
 from tidemill.rule.engine import explore
 from tidemill.rule.registry import load_rules
 from tidemill.search.choose.extract import Extractor
+from tidemill.search.contract.kinds import Policy
 from tidemill.search.contract.past import Past, PastRun
 from tidemill.search.contract.request import Measured, PlanRequest, Point
 from tidemill.search.contract.run_plan import RunPlan, Step
@@ -72,7 +73,7 @@ class Mode:
     shake: int | None = None
     keep: float | None = None
     """Share of the possible states that is kept; None: those that the planner chooses."""
-    policy: str = "AUTO"
+    policy: Policy = "AUTO"
     readable: bool = True
     telling: frozenset[int] | None = None
     """Sources that can tell their changes; None: all."""

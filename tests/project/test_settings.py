@@ -8,6 +8,7 @@ import pytest
 
 from tidemill import settings
 from tidemill.errors import TidemillError
+from tidemill.rule.pack import built_in_packs
 from tidemill.settings import PlannerSettings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,6 +17,14 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_the_page_is_current() -> None:
     written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     assert written == settings.page(), "run: python -m tidemill.settings > docs/settings.md"
+
+
+def test_each_pack_has_a_switch_whose_meaning_is_what_it_declares() -> None:
+    meanings = {setting.name: setting.doc for setting in settings.SETTINGS}
+    for pack in built_in_packs():
+        assert meanings[f"spark.tidemill.method.{pack.name}.enabled"].endswith(
+            f"the pack `{pack.name}`: {pack.method}."
+        )
 
 
 def test_the_defaults_of_the_registry_are_those_of_the_object() -> None:

@@ -9,11 +9,12 @@ import pytest
 from cost_model.default import MODEL
 from tidemill.cost.costing import BROADCAST_ROWS, Facts, Read, Rows, row_bytes
 from tidemill.cost.kept import KeptRows, StateRows
+from tidemill.plan.kinds import JoinKind, StatePart
 from tidemill.plan.ops import HeldScan, Join, Keys, Op, ResultScan, StateScan
 from tidemill.text.parser import parse_query
 from tidemill.tvr.form import DELTA, SNAPSHOT, FormKind
 
-PARTS = ("", "before", "since")
+PARTS: tuple[StatePart, ...] = ("", "before", "since")
 FACTS = Facts(parse_query("source 0 t [a: long] rows=10\nscan 0 [#0 := a]\n"), (), {})
 NARROW, WIDE = row_bytes(["long"] * 2), row_bytes(["string"] * 10)
 ROWS = 200_000.0
@@ -28,7 +29,7 @@ def cost(op: Op, *reads: Read) -> float:
 
 
 @pytest.mark.parametrize("kind", ["inner", "left", "semi", "anti", "existence"])
-def test_what_is_broadcast_is_told_from_bytes(kind: str) -> None:
+def test_what_is_broadcast_is_told_from_bytes(kind: JoinKind) -> None:
     """Spark goes by them; a change, which it is told to broadcast, goes by its rows."""
     join = Join(kind, ())
     narrow, wide = (cost(join, side(1e7), side(ROWS, width)) for width in (NARROW, WIDE))

@@ -60,7 +60,6 @@ def test_a_cycle_is_entered_where_it_is_cheapest() -> None:
     staged = extractor.best(delta)
     assert staged is not None
     assert staged.expression is None
-    assert extractor.is_staged(delta)
     only = Extractor(
         memo, MODEL, Facts(memo.query, ({0: CHANGE},), {}), lambda _g, e: not isinstance(e.op, Changes | Net)
     )

@@ -21,6 +21,7 @@ from tidemill.search.choose import sharing
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.choose.settle import Run
 from tidemill.search.choose.sharing import Shared, Start, TimeLimit, cheapest, share
+from tidemill.search.contract.kinds import Policy
 from tidemill.search.contract.request import PlanRequest, Point, planned_with
 from tidemill.search.service.planner import plan_run
 from tidemill.search.space.space import step_of
@@ -166,7 +167,7 @@ MAXIMA = SUMS.replace("sum", "max")
     ],
 )
 def test_what_is_expected_to_come_decides_whether_early_work_pays(
-    price: float, more: float, policy: str, early: bool
+    price: float, more: float, policy: Policy, early: bool
 ) -> None:
     """The largest values of the groups that changed are read from the whole table: twice, if more is to come.
 

@@ -31,10 +31,12 @@ from pathlib import PurePath
 
 from tidemill.cost.models import cost_model
 from tidemill.plan.change import SourceChange
+from tidemill.plan.kinds import one_of
 from tidemill.plan.query import Query
 from tidemill.rule.engine import Budget
 from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
+from tidemill.search.contract.kinds import POLICIES
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.space.space import Kept, SpaceRequest, explore_space, normal_query
 from tidemill.settings import PACKS, PlannerSettings
@@ -193,7 +195,7 @@ def request_of(block: Block) -> PlanRequest:
         kept = frozenset(c.name for c in every.candidates)
     return PlanRequest(
         query=query,
-        policy=block.value("policy") or "AUTO",
+        policy=one_of(POLICIES, block.value("policy") or "AUTO", "policy"),
         sources=sources,
         states=kept,
         first=block.has("first"),

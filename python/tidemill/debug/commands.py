@@ -28,7 +28,7 @@ from tidemill.errors import TidemillError
 from tidemill.explain import explained
 from tidemill.memo.events import Reader
 from tidemill.rule.engine import RuleFailedError
-from tidemill.rule.registry import RuleLoadError
+from tidemill.rule.pack import RuleLoadError
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.service.planner import plan_run
 

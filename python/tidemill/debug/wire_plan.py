@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from tidemill.explain.document import document
-from tidemill.plan.expr import expr_from_json
 from tidemill.plan.query import Query
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.text.printer import Printer
+from tidemill.wire.expressions import expr_from_json
 
 
 def steps(plan: ExplainedPlan) -> str:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from tidemill.memo.events import Event, EventKind, Reader
 from tidemill.plan.columns import Columns
-from tidemill.plan.ops import Aggregate, Changes, Op, Scan, Tree
+from tidemill.plan.ops import Aggregate, Changes, Op, QueryOp, Scan, Tree
 from tidemill.plan.props import Props, derive
 from tidemill.plan.query import Query
 from tidemill.text.printer import Printer
@@ -70,7 +70,7 @@ class Tvr:
     """
 
     number: int
-    expressions: list[tuple[Op, tuple[int, ...]]]
+    expressions: list[tuple[QueryOp, tuple[int, ...]]]
     props: Props
     forms: dict[Form, int] = field(default_factory=dict)
     found: list[tuple[str, str] | None] = field(default_factory=lambda: [None])
@@ -95,7 +95,7 @@ class Memo:
         self.groups: list[Group] = []
         self.links: set[Link] = set()
         self._readers = readers
-        self._tvr_of: dict[tuple[Op, tuple[int, ...]], int] = {}
+        self._tvr_of: dict[tuple[QueryOp, tuple[int, ...]], int] = {}
         self._group_of: dict[tuple[Op, tuple[int, ...]], int] = {}
         self._parent: list[int] = []
         self._read_by: dict[int, set[int]] = defaultdict(set)
@@ -121,7 +121,7 @@ class Memo:
         """The relation of a query's tree, with all below it."""
         return self.relation(tree.op, tuple(self.register(i) for i in tree.inputs))
 
-    def relation(self, op: Op, inputs: tuple[int, ...]) -> int:
+    def relation(self, op: QueryOp, inputs: tuple[int, ...]) -> int:
         """The relation that an operator makes of others; the same one each time."""
         key = (op, inputs)
         if key not in self._tvr_of:
@@ -132,7 +132,7 @@ class Memo:
                 self.emit("relation", "", self._tvr_of[key], self._written(op, inputs))
         return self._tvr_of[key]
 
-    def equate(self, tvr: int, op: Op, inputs: tuple[int, ...], rule: str = "", pack: str = "") -> bool:
+    def equate(self, tvr: int, op: QueryOp, inputs: tuple[int, ...], rule: str = "", pack: str = "") -> bool:
         """Record another way to write a relation; False if it was known.
 
         What stands as a relation of its own already has the same forms from then on. The keys of a relation are those

@@ -15,10 +15,6 @@ from tidemill.rule.result import Equivalent, Linked, NewForm, Result, in_words
 from tidemill.rule.rule import Rule
 from tidemill.tvr.form import Link, Span
 
-BASIC = frozenset({"delta", "affected", "recompute"})
-"""Packs that are applied to all there is, however long it takes: what can be maintained is no question of time."""
-
-
 LEAST_SECONDS = 1.0
 """Between two looks for what must be found."""
 
@@ -89,11 +85,11 @@ def explore(
             elif time.monotonic() > end:
                 stopped = Stopped.TIME_LIMIT
             if stopped is not Stopped.SATURATED:
-                rules = [rule for rule in rules if rule.pack in BASIC]
+                rules = [rule for rule in rules if rule.basic]
         tvr, index = worklist.popleft()
         op, _ = memo.tvrs[tvr].expressions[index]
         for rule in rules:
-            if not isinstance(op, rule.operators):
+            if not rule.matches(op):
                 continue
             memo.emit("matched", rule.name, tvr)
             if _apply(memo, rule, tvr, index):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidemill.memo.memo import Built, Memo, Ref
-from tidemill.plan.ops import Op
+from tidemill.plan.ops import QueryOp
 from tidemill.text.printer import Printer
 from tidemill.tvr.form import Form, Span
 
@@ -23,7 +23,7 @@ class NewForm:
 class Equivalent:
     """The matched relation can be written so; the leaves are the relations of `Match.inputs` by number."""
 
-    op: Op
+    op: QueryOp
     inputs: tuple[int, ...]
 
 

@@ -137,10 +137,6 @@ class Extractor:
             self._plain = self._settling.settle(staged, [self._plain])
             self._choose()
 
-    def is_staged(self, group: int) -> bool:
-        """True if an earlier step wrote the group's rows."""
-        return self._memo.find(group) in self._staged
-
     def _choose(self) -> None:
         staged = {(group, 0): Given(rows) for group, rows in self._staged.items()}
         near = [self._plain, self._best]

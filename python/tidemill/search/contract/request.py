@@ -9,6 +9,7 @@ from typing import TypeAlias
 from tidemill.plan.change import SourceChange, joined
 from tidemill.plan.ops import Tree
 from tidemill.plan.query import Query
+from tidemill.search.contract.kinds import Policy
 from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.contract.run_plan import StateSpec
 from tidemill.search.contract.stored import Piece
@@ -91,7 +92,7 @@ class PlanRequest:
     """
 
     query: Query
-    policy: str
+    policy: Policy
     sources: Mapping[int, SourceChange]
     states: frozenset[str]
     first: bool

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from tidemill.search.contract.kinds import Mode, PlanKind, Target
 from tidemill.search.contract.stored import Asked
-from tidemill.wire.nodes import Wire
+from tidemill.wire import questions
+from tidemill.wire.nodes import Kind, Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +42,10 @@ class Step:
     """
 
     name: str
-    target: str
+    target: Target
     state: str | None
-    mode: str | None
-    plan: Wire
+    mode: Mode | None
+    plan: Node
     columns: tuple[tuple[int, str], ...]
     volume: Volume
     first: int = 0
@@ -90,7 +92,7 @@ class RunPlan:
         asked: what it asks states for by few keys, by their names.
     """
 
-    kind: str
+    kind: PlanKind
     reason: str | None
     steps: tuple[Step, ...]
     methods: tuple[str, ...]
@@ -105,19 +107,9 @@ class RunPlan:
 
 def states_read(steps: Collection[Step]) -> frozenset[str]:
     """Names of the states that steps read from where earlier runs kept them."""
-
-    def names(node: Wire) -> frozenset[str]:
-        own = frozenset({str(node["name"])}) if node["op"] == "state" else frozenset()
-        return own.union(*map(names, node.get("inputs", ())))
-
-    return frozenset().union(*(names(s.plan) for s in steps))
+    return frozenset().union(*(questions.states_read(s.plan) for s in steps))
 
 
-def read_by(steps: Collection[Step]) -> frozenset[str]:
+def read_by(steps: Collection[Step]) -> frozenset[Kind]:
     """The kinds of leaves that steps read."""
-
-    def leaves(node: Wire) -> frozenset[str]:
-        inputs = node.get("inputs", ())
-        return frozenset().union(*map(leaves, inputs)) if inputs else frozenset({str(node["op"])})
-
-    return frozenset().union(*(leaves(s.plan) for s in steps))
+    return frozenset().union(*(questions.leaves_read(s.plan) for s in steps))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from tidemill.search.contract.kinds import PlanKind
 from tidemill.search.contract.run_plan import read_by
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan
 from tidemill.search.runs.task import PlanningTask
@@ -70,5 +71,5 @@ def refill(task: PlanningTask, reason: str) -> ExplainedPlan:
     followed = [c for name in dict.fromkeys(c.name for c in space.candidates) if name in kept for c in write(name)]
     run.result()
     task.compact(run, followed)
-    kind = "INCREMENTAL" if read_by(run.steps) & {"changes", "state"} else "FULL"
+    kind: PlanKind = "INCREMENTAL" if read_by(run.steps) & {"changes", "state"} else "FULL"
     return run.plan(kind, reason, tuple, task.own_point, chosen=task.request.choice)

@@ -11,7 +11,6 @@ from tidemill.cost.costing import BROADCAST_ROWS, CostModel, Work
 from tidemill.memo.memo import Expression
 from tidemill.plan.ops import (
     Changes,
-    Empty,
     Filter,
     HeldScan,
     Join,
@@ -31,11 +30,13 @@ from tidemill.plan.query import COUNT_FIELD, Query, count_field
 from tidemill.search.choose.extract import Chosen, Extractor
 from tidemill.search.choose.settle import Run
 from tidemill.search.choose.sharing import Shared
+from tidemill.search.contract.kinds import Mode, PlanKind
 from tidemill.search.contract.run_plan import StateSpec, Step, Volume
 from tidemill.search.contract.stored import Asked
 from tidemill.search.keep.compaction import Compaction
-from tidemill.search.lower.lower import Lowerer, NotComputableError
-from tidemill.search.lower.lowered import Lowered, Staged
+from tidemill.search.lower.choices import Choices, NotComputableError
+from tidemill.search.lower.lowered import Blocks, Lowered, Staged
+from tidemill.search.lower.walk import Lowerer
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan, Explanation, PlannedPoint, Search, Used
 from tidemill.search.runs.inspect import is_net, unable, view_keys
 from tidemill.search.space.orders import asked_for_few
@@ -120,9 +121,7 @@ class Assembly:
         except NotComputableError:
             return False
         if candidate.partial is None:
-            lowered = Lowerer(
-                memo, free.making(group), self._staged, self.space.base_rows, self.space.facts.segments
-            ).signed(lowered)
+            lowered = Blocks(memo.columns).signed(lowered)
         self._write(candidate, "base", group, lowered, volume)
         return True
 
@@ -145,9 +144,7 @@ class Assembly:
 
     def compact(self, candidate: Candidate, compaction: Compaction) -> None:
         """Pieces of a state that the run reads become one, before any other step."""
-        lowerer = Lowerer(
-            self.space.memo, self._extractor.making(0), {}, self.space.base_rows, self.space.facts.segments
-        )
+        lowerer = self._lowerer(self._extractor.making(0))
         lowered = lowerer.compacted(candidate.scan, candidate.partial, compaction.first)
         columns = _columns(candidate, lowered)
         step = Step(
@@ -189,7 +186,7 @@ class Assembly:
         self._staged[number] = Staged(step, tuple((c, f) for c, f, _ in candidate.scan.columns), signed)
         self._extractor.stage(group)
 
-    def _write(self, candidate: Candidate, mode: str, group: int, lowered: Lowered, volume: Volume) -> None:
+    def _write(self, candidate: Candidate, mode: Mode, group: int, lowered: Lowered, volume: Volume) -> None:
         step = _state_step(candidate, mode, lowered, volume)
         if mode == "base" and (order := self._orders.get(candidate.name)) is not None:
             step = replace(step, order=order)
@@ -209,7 +206,7 @@ class Assembly:
             self._specs.append(_spec(candidate, self.space))
             self._behind.add(candidate.name)
 
-    def hold(self, change: int, mode: str) -> None:
+    def hold(self, change: int, mode: Mode) -> None:
         """The view's signed change, net, to be held back until a run with output; `mode`: base or segment."""
         lowered, volume = self.lower(change, net=True)
         assert lowered.count is not None
@@ -222,14 +219,7 @@ class Assembly:
             lowered, volume = self.lower(change, net=True)
         else:
             columns = self.space.memo.tvrs[self.space.root].props.columns
-            lowerer = Lowerer(
-                self.space.memo,
-                self._extractor.making(change),
-                self._staged,
-                self.space.base_rows,
-                self.space.facts.segments,
-            )
-            lowered, volume = lowerer.leaf(Empty(columns, signed=True)), Volume()
+            lowered, volume = self._lowerer(self._extractor.making(change)).nothing(columns), Volume()
         assert lowered.count is not None
         fields = (*self._query.output, (lowered.count, count_field(name for _, name in self._query.output)))
         self.steps.append(Step("delta", "delta", None, None, lowered.node, fields, volume))
@@ -252,17 +242,21 @@ class Assembly:
             return self._extractor
         return Extractor(self.space.memo, self._model, self.space.facts, runs=(Run(self.space.now),))
 
+    def _lowerer(self, chosen: Chosen) -> Lowerer:
+        space = self.space
+        return Lowerer(Choices(space.memo, chosen, self._staged, space.base_rows, space.facts.segments))
+
     def lower(self, group: int, *, net: bool, extractor: Extractor | None = None) -> tuple[Lowered, Volume]:
         """A group's plan, and how many rows it handles."""
         plan = extractor or self._extractor
         chosen = plan.making(group)
-        lowerer = Lowerer(self.space.memo, chosen, self._staged, self.space.base_rows, self.space.facts.segments)
+        lowerer = self._lowerer(chosen)
         lowered = lowerer.group(group)
         work, handling = plan.work(plan.planned([group], 0), 0)
         self._work += work
         self._handling += handling
         if net and lowered.count is not None and not is_net(self.space, chosen, group):
-            lowered = lowerer.net(lowered)
+            lowered = lowerer.blocks.net(lowered.columns, lowered)
         for number, e in lowerer.used:
             if (number, e) not in self._used and (choice := chosen.weighed(number, e)) is not None:
                 self._used[number, e] = Used(number, e, choice.rows, choice.own)
@@ -272,7 +266,7 @@ class Assembly:
 
     def plan(
         self,
-        kind: str,
+        kind: PlanKind,
         reason: str | None,
         rivals: Callable[[], Sequence[Alternative]],
         points: Sequence[PlannedPoint],
@@ -319,7 +313,7 @@ def _shuffled(extractor: Chosen, e: Expression) -> float:
     return float(sum(rows))
 
 
-def _state_step(candidate: Candidate, mode: str, lowered: Lowered, volume: Volume) -> Step:
+def _state_step(candidate: Candidate, mode: Mode, lowered: Lowered, volume: Volume) -> Step:
     columns = _columns(candidate, lowered)
     return Step(f"{mode} of {candidate.name}", "state", candidate.name, mode, lowered.node, columns, volume)
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from tidemill.memo.memo import Expression, Memo, Node
 from tidemill.plan.expr import Col
+from tidemill.plan.kinds import StatePart
 from tidemill.plan.ops import (
     Aggregate,
     Answer,
@@ -257,13 +258,13 @@ def keep(memo: Memo, candidate: Candidate, moment: Time, *, parted: bool) -> Non
     """
     columns = memo.tvrs[candidate.tvr].props.columns
 
-    def merged(part: str) -> Node:
+    def merged(part: StatePart) -> Node:
         scan = node(replace(candidate.scan, part=part))
         state = "" if part == "since" else candidate.scan.name
         op = Net(columns, state) if candidate.partial is None else Merge(candidate.partial, state)
         return node(op, scan)
 
-    def read(time: Time, part: str) -> None:
+    def read(time: Time, part: StatePart) -> None:
         built = merged(part) if candidate.partial is not None else node(Unsign(columns), merged(part))
         memo.add(memo.form(candidate.tvr, at(candidate.kind, time)), built, READ_STATE, CORE)
 

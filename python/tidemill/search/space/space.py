@@ -205,7 +205,7 @@ def explore_space(
     query, steps, now, kept = request.query, request.steps, request.now, request.kept
     memo = Memo(query, Timeline(tuple(map(step_of, steps))), readers)
     if memo.heard:
-        memo.emit("space", "", now, _in_words(request))
+        memo.emit("space", "", now, _in_words(query, steps, now, kept))
 
     def readable(source: int, time: Time) -> bool:
         return source in steps[time] and steps[time][source].old_readable
@@ -244,9 +244,8 @@ def explore_space(
     return Space(memo, root, tuple(possible), facts, base_rows, explored, now, standing)
 
 
-def _in_words(request: SpaceRequest) -> str:
+def _in_words(query: Query, steps: Sequence[Mapping[int, SourceChange]], now: Time, kept: Kept) -> str:
     """What a space is for, as text for people."""
-    query, steps, now, kept = request.query, request.steps, request.now, request.kept
 
     def changing(step: Mapping[int, SourceChange]) -> str:
         return ", ".join(sorted({query.sources[n].name for n, s in step.items() if s.changed})) or "nothing"
