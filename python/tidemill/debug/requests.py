@@ -76,9 +76,9 @@ def _renamed(request: PlanRequest, meaning: str) -> dict[str, str]:
     """The names of states, and of what they are parts of, by those that they have under other captured settings: both
     are digests of these settings too."""
     task = PlanningTask(replace(request, query=normal_query(request.query)))
-    found = task.space(request.steps, task.kept())
-    others = {(c.tvr, c.kind): c for c in candidates(found.memo, found.root, meaning)}
-    both = [(c, others[c.tvr, c.kind]) for c in found.candidates]
+    space = task.space(request.steps, task.kept())
+    others = {(c.tvr, c.kind): c for c in candidates(space.memo, space.root, meaning)}
+    both = [(c, others[c.tvr, c.kind]) for c in space.candidates]
     return {name: new for c, o in both for name, new in ((c.name, o.name), (c.group, o.group)) if name}
 
 

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from tidemill.cost.costing import CostModel, Facts, Rows, Work
 from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import Less, Project, Scan
-from tidemill.search.choose.settle import ANY_WEIGHT, Choice, Given, Place, Run, Settled, Settling
+from tidemill.search.choose.settle import ANY_WEIGHT, Choice, Given, Place, Run, SettledChoices, SettlingProblem
 from tidemill.search.space.ways import Way, Ways
 
 MADE, PLAIN, BEST = range(3)
@@ -90,7 +90,7 @@ class Extractor:
         self.emit, self.name = memo.emit, memo.name
         self._model = model
         self.runs = (Run(memo.timeline.whole.new),) if runs is None else tuple(runs)
-        self._settling = Settling(memo, model, facts, allowed, prefer, self.runs, savable, ways or Ways())
+        self._settling = SettlingProblem(memo, model, facts, allowed, prefer, self.runs, savable, ways or Ways())
         self._staged: dict[int, Rows] = {}
         self._told_by: dict[int, set[int]] = {}
         self._looked_up: dict[int, list[Way]] = {}
@@ -105,7 +105,7 @@ class Extractor:
         self.shared: frozenset[Place] = frozenset()
         self._bits: dict[Place, int] = {}
         self._best = self._plain
-        self._chosen: list[Settled] = []
+        self._chosen: list[SettledChoices] = []
         self._made: dict[Place, _Made] = {}
         self._choose()
 

@@ -87,7 +87,7 @@ class Given:
     bit: int = 0
 
 
-class Settling:
+class SettlingProblem:
     """The ways there are, and how to choose among them.
 
     Args:
@@ -137,7 +137,7 @@ class Settling:
         """Whether a pack, were it preferred, would compute a group in its own way, and not by an expression."""
         return _is_another(e, pack) and any(way.expression.pack == pack for way in self.ways_of[group])
 
-    def settle(self, given: Mapping[Place, Given], near: Sequence[Settled] = ()) -> Settled:
+    def settle(self, given: Mapping[Place, Given], near: Sequence[SettledChoices] = ()) -> SettledChoices:
         """The cheapest choice for every place that can be had, where some are written already.
 
         Args:
@@ -145,7 +145,7 @@ class Settling:
             near: what was found where others are written; only what reads the difference is looked at again.
         """
         best = min(near, key=lambda other: len(other.differing(given)), default=None)
-        return Settled(self, given, best)
+        return SettledChoices(self, given, best)
 
     @property
     def leaves(self) -> list[Place]:
@@ -170,7 +170,7 @@ class Settling:
             seen |= upper
         return seen
 
-    def offers(self, place: Place, there: Settled) -> Iterator[Choice]:
+    def offers(self, place: Place, there: SettledChoices) -> Iterator[Choice]:
         """The ways to have a place by what is found so far."""
         group, run = place
         what = there.given.get(place)
@@ -194,7 +194,7 @@ class Settling:
             for later in range(run + 1, len(self._runs)):
                 yield (group, later), self._loaded(choice, run, later, written=written)
 
-    def choice(self, way: Way, run: int, best: Settled) -> Choice:
+    def choice(self, way: Way, run: int, best: SettledChoices) -> Choice:
         """A way at a run, its inputs being found."""
         found = best.found
         inputs = [found[i, run] for i in way.inputs]
@@ -269,7 +269,7 @@ class Settling:
         return Choice(None, choice.rows, load, choice.unpreferred, cost, run, save, choice.uses)
 
 
-class Settled:
+class SettledChoices:
     """The cheapest choice for each place, looked for in the order of weights, and only as far as somebody asks.
 
     What weighs more than all that is wanted is never looked at.
@@ -277,7 +277,9 @@ class Settled:
     `found`: the choices so far.
     """
 
-    def __init__(self, settling: Settling, given: Mapping[Place, Given], near: Settled | None = None) -> None:
+    def __init__(
+        self, settling: SettlingProblem, given: Mapping[Place, Given], near: SettledChoices | None = None
+    ) -> None:
         self.given = given
         self.found: dict[Place, Choice] = {}
         self._settling = settling
@@ -298,7 +300,7 @@ class Settled:
         """What is written here or there alone, or in another way."""
         return {place for place, _ in self.given.items() ^ given.items()}
 
-    def _go_on_from(self, near: Settled, again: Collection[Place]) -> None:
+    def _go_on_from(self, near: SettledChoices, again: Collection[Place]) -> None:
         """Takes over what was found and offered but for some places. All is copied as it is: it is much, and they are
         few."""
         self.found = near.found.copy()
