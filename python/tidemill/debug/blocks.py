@@ -55,10 +55,10 @@ FLAGS = {
     "policy": "AUTO, INCREMENTAL, STRICT or FULL",
     "rules": "a folder of further rules",
 }
-"""What a command may be told, with what it means."""
+"""The flags of commands, with their meaning."""
 TEST_FLAGS = {"expect", "expect-not"}
 SECONDS = 60.0
-"""Time limit of searches: what they find must not depend on the machine."""
+"""Time limit of searches, large enough that results do not depend on the machine."""
 
 
 class BlockError(Exception):
@@ -67,7 +67,8 @@ class BlockError(Exception):
 
 @dataclass(frozen=True)
 class Block:
-    """A block: where it stands (line from 1 on), its command line, its query, and what it expects (None: nothing)."""
+    """A block: its first line (from 1), its command line, its query, and the expected output (None if there is
+    none)."""
 
     line: int
     command: str
@@ -89,7 +90,7 @@ class Block:
         return next(iter(self.values(flag)), None)
 
     def has(self, flag: str) -> bool:
-        """True if a flag stands there, with a value or without."""
+        """True if the block has the flag, with or without a value."""
         return any(k == flag for k, _ in self.flags)
 
     def told(self, flags: Sequence[tuple[str, str]]) -> Block:
@@ -99,7 +100,7 @@ class Block:
 
 
 def read_blocks(text: str) -> list[Block]:
-    """The blocks of a file. They are parted by blank lines; lines that start with `# ` before one are comments.
+    """The blocks of a file. Blank lines separate them; lines before a block that start with `# ` are comments.
 
     Raises:
         BlockError: for a flag that does not exist.
@@ -140,7 +141,7 @@ def rules_of(block: Block) -> list[Rule]:
     """The rules that are switched on.
 
     Raises:
-        BlockError: if a rule, or a pack, is to be switched off that does not exist.
+        BlockError: if the block disables a rule or pack that does not exist.
     """
     off = set(block.values("disable"))
     rules = load_rules(tuple(block.values("rules")))
@@ -150,7 +151,7 @@ def rules_of(block: Block) -> list[Rule]:
 
 
 def changes_of(block: Block, query: Query) -> dict[int, SourceChange]:
-    """What happened to each source: one row of a hundred was inserted, and one deleted.
+    """The change of each source: one row of a hundred is inserted, and one deleted.
 
     Raises:
         BlockError: if a flag names a source that the query does not have.
@@ -175,10 +176,10 @@ def changes_of(block: Block, query: Query) -> dict[int, SourceChange]:
 
 
 def request_of(block: Block) -> PlanRequest:
-    """What the planner is asked by a block.
+    """The planner's request that a block describes.
 
     Raises:
-        BlockError: if a single rule is to be switched off, or a pack preferred that is not there.
+        BlockError: if the block disables a single rule, or prefers a pack that does not exist.
     """
     query, off = query_of(block), set(block.values("disable"))
     packs = {*PACKS, *(PurePath(folder).name for folder in block.values("rules"))}
