@@ -112,8 +112,8 @@ def cheapest(
 ) -> Shared:
     """The cheapest plan for these groups, from the best tree and from the trees of `starts`.
 
-    The search from the best tree ignores the limit. A start is skipped if its choices follow every plan on the way from
-    the best tree, as it would lead to the same plans; and if its tree costs more than `FAR` times the best plan.
+    The search from the best tree ignores the limit. A start is skipped if every plan on the way from the best tree
+    follows its choices, as it would lead to the same plans; and if its tree costs more than `FAR` times the best plan.
     """
     apart: set[Start] = set()
 

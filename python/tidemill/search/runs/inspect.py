@@ -1,4 +1,4 @@
-"""Questions about a searched space: the view's keys, whether chosen rows are net, what stands in a plan's way."""
+"""Questions about a searched space: the view's keys, whether chosen rows are net, and what prevents a plan."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def view_keys(query: Query, space: Space) -> tuple[str, ...] | None:
 
 
 def is_net(space: Space, extractor: Chosen, group: int) -> bool:
-    """True if the chosen rows of a delta hold each row value once."""
+    """True if the chosen rows of a delta hold each distinct row once."""
     choice = extractor.best(group)
     if choice is None or choice.expression is None:
         return True
