@@ -45,7 +45,7 @@ class PlannedRun:
 
 
 class Choice(NamedTuple):
-    """A way for a run to get the rows of a group.
+    """The provision of a group's rows at a run, by an expression or by loading.
 
     Attributes:
         expression: computes the rows; None if they are written, and loaded.
