@@ -234,8 +234,7 @@ class DefaultCostModel:
                 assert_never(op)
 
     def _telling(self, rows: float, columns: Sequence[int], query: Query) -> float:
-        """Milliseconds to find a change from whole files: to read the rows of all files that came or went, and to
-        compare them."""
+        """Milliseconds to find a change from whole files: to read and compare all rows of files that came or went."""
         if not rows:
             return 0.0
         return rows * (self.scan + self._values(columns, query)) + self._grouping(rows, rows / 2, len(columns) + 2)
@@ -288,8 +287,7 @@ class DefaultCostModel:
         return cost
 
     def _matching(self, inputs: Sequence[float], *, broadcast: bool) -> float:
-        """Milliseconds of a join that finds partners for the rows of its first input; only the other side can be
-        broadcast."""
+        """Milliseconds of a join that finds partners for its first input's rows; only the other side is broadcast."""
         of, among = inputs[0], sum(inputs[1:])
         if broadcast:
             return self.exchange + among * self.hash + of * self.probe

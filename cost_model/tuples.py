@@ -35,8 +35,7 @@ class TuplesCostModel(DefaultCostModel):
         return ()
 
     def rows(self, op: Op, inputs: Sequence[RowCount], facts: Facts) -> RowCount:
-        """Rows as in the default model; an operator that is recomputed for some keys counts as if it were for all
-        keys."""
+        """Rows as in the default model; a recomputation for some keys counts as if it were for all keys."""
         match op:
             case KeyFilter():
                 return inputs[0]

@@ -11,8 +11,7 @@ from tidemill.rule.rule import rule
 
 @rule(Join, kind={"left", "semi", "anti", "existence"})
 def join_into_inner(m: Match[Join]) -> Iterator[Result]:
-    """A left, semi, anti or existence join over an inner join whose condition reads only one input joins that input
-    first.
+    """A left, semi, anti or existence join whose condition reads one input of an inner join moves to that input.
 
     Matches:  (A |x| S) op R on c, c reading columns of A and R alone
     Yields:   (A op R) |x| S

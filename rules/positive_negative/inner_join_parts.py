@@ -11,8 +11,7 @@ from tidemill.tvr.form import NEGATIVE, POSITIVE
 
 @rule(Join, kind="inner")
 def inner_join_parts(m: Match[Join]) -> Iterator[Result]:
-    """An inner join of relations with positive and negative parts has them too: the join of the positive ones, and the
-    rest.
+    """An inner join of relations that are split has the same split: the join of the positive parts, and the rest.
 
     Matches:  R1 |x| R2 |x| R3                    Yields:  Q = P + N
               with P = R1+ |x| R2+ |x| R3+

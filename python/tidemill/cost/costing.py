@@ -20,8 +20,7 @@ NO_ROWS = RowCount(0.0)
 CpuMs = NewType("CpuMs", float)
 """Executor CPU milliseconds."""
 BROADCAST_ROWS = 500_000
-"""Largest estimated number of rows for which keys, and a change's partners in a join, are broadcast, whatever Spark
-would decide."""
+"""Largest estimated number of rows for which keys, and a change's partners in a join, are broadcast."""
 LOOKED_UP_KEYS = 500
 """Largest number of keys for a look-up in an ordered state; with more keys, nearly every page has one of them."""
 PAGE_ROWS = 1_000
@@ -174,8 +173,7 @@ class CostModel(Protocol):
         ...
 
     def save(self, rows: float) -> CpuMs:
-        """CPU milliseconds of a step that writes `rows` computed rows, for a later run or for several readers of this
-        one."""
+        """CPU milliseconds of a step that writes `rows` computed rows, for a later run or several readers."""
         ...
 
     def load(self, rows: float) -> CpuMs:

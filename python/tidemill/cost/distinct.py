@@ -72,8 +72,7 @@ class Distinct:
         return rows * VALUES_PER_ROW if values == inf else met(values, rows)
 
     def equated(self, a: frozenset[int], b: frozenset[int]) -> float | None:
-        """Distinct values of two columns that a join equates; None if one side is several columns, or is read by no
-        scan."""
+        """Distinct values of two equated columns; None if one side is several columns, or is read by no scan."""
         if len(a) != 1 or len(b) != 1:
             return None
         scans = self._scans.get(self._root(*a), frozenset())

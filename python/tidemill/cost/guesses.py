@@ -17,30 +17,25 @@ tables grow."""
 FILE_ROW_BYTES = 50
 """Bytes of a row in a compressed columnar file; gives the rows of files of which only the size is known."""
 PART_ROW_BYTES = 48
-"""Bytes of a row of an inner part of a rule's result, as Spark counts them in memory: five numbers. `FILE_ROW_BYTES` is
-for compressed files."""
+"""Bytes of a row of an inner part of a rule's result, as Spark counts them in memory: five numbers, not compressed."""
 
 # -- changes ----------------------------------------------------------------------------------------------------------
 
 CHANGED_SHARE = 0.01
 """Fraction of a source's rows that change from run to run: one per cent."""
 HELD_CYCLES = 10
-"""Smallest number of cycles of expected arrivals that a source is assumed to hold when states are chosen, as tables
-grow."""
+"""Smallest number of cycles of expected arrivals that a source is assumed to hold when states are chosen."""
 LARGE_SHARE = 0.1
-"""Smallest size of a large source, as a fraction of the largest source's rows: at first nobody knows whether small
-sources change at all."""
+"""Smallest size of a large source, as a fraction of the largest source's rows; small ones may not change at all."""
 SMALL_DELETES_SHARE, SMALL_DELETES = 0.05, 10_000.0
-"""Largest number of deleted rows of a small change, as a fraction of its source and at least in rows. To carry along so
-few updates of columns that nobody reads is cheaper than to net them."""
+"""Smallest size of a large source, as a fraction of the largest source's rows; small ones may not change at all."""
 RUNS_TO_EARN = 10
-"""Number of runs within which a state or its order must save what it cost to make; the real number of runs is
-unknown."""
+"""Number of runs within which a state or its order must save what it cost to make; the real number is unknown."""
 
 # -- conditions -------------------------------------------------------------------------------------------------------
 
 EQUALITY_SHARE = 0.05
-"""Selectivity of an equality between a column and a literal, as in textbooks."""
+"""Number of runs within which a state or its order must save what it cost to make; the real number is unknown."""
 CONDITION_SHARE = 0.4
 """Selectivity of any other condition that equates no columns, on rows or on pairs of rows of a join."""
 SEMI_SHARE = 0.5

@@ -67,8 +67,7 @@ class BlockError(Exception):
 
 @dataclass(frozen=True)
 class Block:
-    """A block: its first line (from 1), its command line, its query, and the expected output (None if there is
-    none)."""
+    """A block: its first line (from 1), its command line, its query, and the expected output (None if absent)."""
 
     line: int
     command: str

@@ -75,8 +75,7 @@ def without_secrets(meaning: str) -> str:
 
 
 def _renamed(request: PlanRequest, meaning: str) -> dict[str, str]:
-    """Maps names of states, and of their groups of parts, to the names under other captured settings: both are digests
-    that include these settings."""
+    """Maps names of states and groups of parts, which are digests, to those under other captured settings."""
     task = PlanningTask(replace(request, query=normal_query(request.query)))
     space = task.space(request.steps, task.kept())
     others = {(c.tvr, c.kind): c for c in candidates(space.memo, space.root, meaning)}
@@ -85,8 +84,7 @@ def _renamed(request: PlanRequest, meaning: str) -> dict[str, str]:
 
 
 def _document(request: PlanRequest) -> dict[str, Any]:
-    """The JSON of a request, with no local paths but those of the user's packs; measured constants are stored beside
-    it."""
+    """The JSON of a request, with no local paths but those of the user's packs, and with the measured constants."""
     settings, constants = request.settings, None
     if settings.cost_constants:
         measured = json.loads(Path(settings.cost_constants).read_text(encoding="utf-8"))

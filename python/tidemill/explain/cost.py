@@ -7,8 +7,7 @@ from typing import Any
 
 
 def cost(shown: Mapping[str, Any]) -> str:
-    """A line per step of each point: its own milliseconds, its fraction of the sum, its rows; then totals and
-    alternatives."""
+    """A line per step of each point: milliseconds, fraction of the sum, rows; then totals and alternatives."""
     return "\n".join(_lines(shown))
 
 

@@ -18,10 +18,8 @@ def document(run: ExplainedPlan, stored: Mapping[str, int]) -> dict[str, Any]:
     """The work at each point, the kept states, the costs, the alternatives and the time of the search.
 
     Costs are CPU milliseconds. A step's inputs name the steps that it reads; `reads` names sources, states or the
-    result;
-    `saves` names the state that keeps its rows. `expected`: arrivals until an upcoming point. `stored`: bytes of the
-    stored
-    states.
+    result; `saves` names the state that keeps its rows. `expected`: arrivals until an upcoming point. `stored`: bytes
+    of the stored states.
     """
     why = run.explanation
     space = why.space

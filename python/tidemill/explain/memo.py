@@ -13,8 +13,7 @@ def memo(run: ExplainedPlan) -> str:
     """The forms of each relation with their expressions; `*` marks those that the plan uses.
 
     The inputs of an expression are groups. Groups that are no form of a relation (inner parts of rules' results) are
-    listed
-    at the end. Costs are CPU milliseconds, with all inputs.
+    listed at the end. Costs are CPU milliseconds, with all inputs.
     """
     return "\n".join(_lines(run))
 

@@ -319,8 +319,7 @@ class Memo:
             self.emit("merged", rule, keep, f"{self.name(other)} is {self.name(keep)}")
 
     def _absorb(self, keep: int, other: int) -> tuple[int, int]:
-        """Merges one group into another, preferring to keep the one of a form; returns the kept and the absorbed
-        group."""
+        """Merges two groups, keeping that of a form if there is one; returns the kept and the absorbed group."""
         if self.groups[keep].about is None:
             keep, other = other, keep
         self._parent[other] = keep
@@ -335,8 +334,7 @@ class Memo:
         """Rewrites inputs after merges; expressions that become equal merge their groups.
 
         Only groups that read an absorbed one are visited (congruence closure with a list of readers: Downey, Sethi and
-        Tarjan,
-        JACM 1980).
+        Tarjan, JACM 1980).
         """
         while self._absorbed:
             gone = self._absorbed.pop()

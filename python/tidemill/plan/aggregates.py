@@ -108,8 +108,7 @@ class Additive:
         return fn("if", self.call.filter, x, Cast(Lit(None, "void"), self.argument_type))
 
     def partial(self, count: Expr | None, digits: int = 10) -> tuple[Expr, ...]:
-        """Aggregates, one per part, over a bag (`count` is None) or over signed rows with that count of up to `digits`
-        digits."""
+        """Aggregates, one per part, over a bag (`count` is None) or signed rows; counts have up to `digits` digits."""
         weight = count if count is not None else ONE
         known = _known(self.call)
         counted = fn("sum", weight if known is None else fn("if", known, weight, ZERO))

@@ -35,8 +35,7 @@ class Lit:
 
 @dataclass(frozen=True, slots=True)
 class Fn:
-    """A call of a built-in Spark function (or of one of Tidemill's exact sums); an aggregate function within
-    aggregates."""
+    """A call of a built-in Spark function or of a Tidemill exact sum; within aggregates, an aggregate function."""
 
     name: str
     args: tuple[Expr, ...]
@@ -52,8 +51,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Evaluate:
-    """The final value of the aggregate behind a handle, computed from its buffer with Spark's own rounding and
-    overflow."""
+    """The final value of the aggregate behind a handle, from its buffer, with Spark's own rounding and overflow."""
 
     number: int
     buffers: tuple[Expr, ...]

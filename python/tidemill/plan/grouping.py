@@ -1,5 +1,4 @@
-"""Grouping and joining by types that Spark cannot group by, and by values that distinguish everything an expression
-can."""
+"""Values to group and join by, where Spark cannot group by a type or treats different values as equal."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ def groupable(column: int, kind: str) -> Expr:
     """The column itself, or a value to group by in its place if Spark cannot group by its type.
 
     Maps compare by sorted entries, variants by their JSON. A map or variant inside another type compares by its JSON
-    text.
-    Two texts of one nested map may differ: then a net keeps both rows, but no wrong one.
+    text. Two texts of one nested map may differ: then a net keeps both rows, but no wrong one.
     """
     parsed = type_from_text(kind)
     if not _ungroupable(parsed):

@@ -30,8 +30,7 @@ On: TypeAlias = tuple[tuple[Expr, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class KeyRequest:
-    """A request for rows by key. `nulls`: NULLs are equal to each other; otherwise rows with a NULL in the key are left
-    out."""
+    """A request for rows by key. `nulls`: NULLs are equal to each other; otherwise keys with a NULL are left out."""
 
     on: On
     nulls: bool = True
@@ -94,8 +93,7 @@ def _renamed(on: On, named: Mapping[int, Expr], query: Query) -> On | None:
 def _of_a_left_side(
     op: Join, asked: KeyRequest, inputs: Sequence[frozenset[int]], query: Query
 ) -> tuple[KeyRequest | None, ...] | None:
-    """The requests for a join that keeps the rows of its left side: the left side, and the right if it is equated in
-    the key."""
+    """The requests for a join that keeps left rows: for the left, and for the right if the key is equated there."""
     on, nulls = asked.on, asked.nulls
     left, right = inputs
     if not read(on, query) <= left:
@@ -111,8 +109,7 @@ def _of_a_left_side(
 def _of_an_inner_join(
     op: Join, asked: KeyRequest, inputs: Sequence[frozenset[int]], query: Query
 ) -> tuple[KeyRequest | None, ...] | None:
-    """The requests for an inner join: the input that has the key, and the inputs that are equated with it in the
-    key."""
+    """The requests for an inner join: for the input that has the key, and for the inputs equated with it in the key."""
     of = next((n for n, ids in enumerate(inputs) if read(asked.on, query) <= ids), None)
     if of is None:
         return None

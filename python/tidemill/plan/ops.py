@@ -30,8 +30,7 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Reads fields of a source as columns: ((column id, field), ...). `at`: the moment of the snapshot; None in a
-    query."""
+    """Reads fields of a source: ((column id, field), ...). `at`: the moment of the snapshot; None in a query."""
 
     source: int
     columns: tuple[tuple[int, str], ...]
@@ -63,8 +62,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """Grouping; each call is one pure aggregate. Without keys: the global group, which exists even if the input is
-    empty."""
+    """Grouping; each call is one pure aggregate. Without keys: the global group, which exists over no rows too."""
 
     keys: Named
     calls: Named
@@ -106,8 +104,7 @@ class RowWise:
 
 @dataclass(frozen=True, slots=True)
 class WindowCall:
-    """A window function. `frame`: "partition" (all of it), "range" (peers alike) or "rows"; `floating`: it sums
-    floats."""
+    """A window function. `frame`: "partition" (all of it), "range" (peers alike) or "rows"; `floating`: over floats."""
 
     function: str
     frame: str
@@ -170,8 +167,7 @@ class StateScan:
 
 @dataclass(frozen=True, slots=True)
 class HeldScan:
-    """Reads the held change: the signed change since the content, as runs without output computed it. Columns:
-    ((column, field, type), ...)."""
+    """Reads the held change, the signed change since the content: ((column, field, type), ...)."""
 
     columns: tuple[tuple[int, str, str], ...]
 

@@ -111,8 +111,7 @@ def _apply(memo: Memo, rule: Rule, tvr: int, index: int) -> bool:
     """Applies a rule to one way to write a relation, for every interval; returns True if it found something new.
 
     A rule's result depends only on what changes within the interval (Tempura 5.4, translational symmetry). So its body
-    runs
-    once for all equal intervals, and its results are placed at the times of each.
+    runs once for all equal intervals, and its results are placed at the times of each.
     """
     began, results = time.perf_counter(), list[tuple[Span, Result, bool]]()
     op, inputs = memo.tvrs[tvr].expressions[index]
@@ -137,8 +136,7 @@ def _apply(memo: Memo, rule: Rule, tvr: int, index: int) -> bool:
 
 
 def _what_happens(memo: Memo, tvr: int, span: Span) -> object:
-    """All that a rule can ask about an interval: the sources that change below, and for a scan the kind of its
-    change."""
+    """All that a rule can ask about an interval: the sources that change below, and for a scan the kind of change."""
     below, line = memo.tvrs[tvr].props.sources, memo.timeline
     if not isinstance(memo.tvrs[tvr].expressions[0][0], Scan):
         return below & line.changed(span)

@@ -20,8 +20,7 @@ from tidemill.rule.build import is_empty, join, node
 from tidemill.rule.match import Match, Relation
 
 ALL_WAYS = 3
-"""Largest number of inputs of a join for which each input is tried as a half; of more inputs only one is tried, as
-halves are halved in turn."""
+"""Largest number of inputs of a join for which each is tried as a half; of more inputs only one is, halved in turn."""
 
 ColumnSet = frozenset[int]
 NONE: ColumnSet = frozenset()
@@ -121,8 +120,7 @@ class _Half:
 def _halved(
     m: Match[Aggregate], pair: tuple[_Half, _Half], conjuncts: tuple[Expr, ...], computed: Named
 ) -> Halves | None:
-    """Assigns each key and call of the aggregate to the half that it reads, and builds the aggregates of both
-    halves."""
+    """Assigns each key and call of the aggregate to the half that it reads, and builds both halves' aggregates."""
     op, partial, calls = m.op, m.partial(), m.additive_calls()
     if partial is None or calls is None:
         return None

@@ -197,8 +197,7 @@ class Match(Generic[Matched]):
         return all(is_exact(self.types.type(c)) for c in columns)
 
     def present(self: Match[Join], side: Relation) -> int | None:
-        """A column of one side of the join that is NULL in no pair, so that NULL identifies a pad; None if none is
-        known."""
+        """A column of one side that is NULL in no pair, so that NULL identifies a pad; None if none is known."""
         known = side.props.known | not_null(self.op.condition, self.query)
         return next((c for c in side.columns if c in known), None)
 
@@ -272,8 +271,7 @@ class Match(Generic[Matched]):
     # -- results ------------------------------------------------------------------------------------------------------
 
     def split(self, positive: Relation, negative: Relation) -> Iterator[Result]:
-        """Splits the matched relation into two whose bag union it is: one that grows while its sources do, and the
-        rest."""
+        """Splits the matched relation into the two of which it is the bag union: one that only grows, and the rest."""
         columns = self.relation.columns
         yield Linked(POSITIVE, positive.number)
         yield Linked(NEGATIVE, negative.number)

@@ -72,8 +72,7 @@ def _telling(m: Match[QueryOp], ends: Sequence[End]) -> Iterator[End]:
 
 
 def _scanned(m: Match[QueryOp], relation: Relation, on: On) -> Scanned | None:
-    """The values of a key in rows of a source; None if the relation is more than a selection of a source's rows and
-    columns."""
+    """The values of a key in rows of a source; None if the relation is more than selected rows and columns of it."""
     op, inputs = next(m.ways(relation))
     match op:
         case Scan(source, columns):

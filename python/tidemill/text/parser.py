@@ -236,8 +236,7 @@ class _Document:
         return {"name": name, "node": self._node(), "columns": columns, "children": len(inputs)}
 
     def _window(self, line: Line) -> dict[str, Any]:
-        """The node's window functions; for tests: the number of rows of the partition, which is the same for any order
-        of rows."""
+        """The node's window functions; for tests: the number of rows of the partition, which needs no order."""
         columns = line.items(line.column)
         for column in columns:
             self._columns.setdefault(column, (f"c{column}", "long"))

@@ -2,8 +2,7 @@
 
 A form is what can be computed of a relation: its snapshot at a moment, or its change over an interval, either as signed
 rows (multiplicity perspective) or as parts that merge per key (attribute perspective). Packs may add kinds of their
-own.
-Rules use a symbolic `Span`; the memo holds one copy per interval of the schedule (translational symmetry).
+own. Rules use a symbolic `Span`; the memo holds one copy per interval of the schedule (translational symmetry).
 """
 
 from __future__ import annotations

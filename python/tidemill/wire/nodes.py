@@ -1,8 +1,7 @@
 """Nodes of the plans that go to the JVM (wire format 1): for each kind a function that makes its JSON.
 
 A node's own arguments come first, its inputs last. Types of columns are texts as in `plan.datatype`. The leaves
-`state`,
-`staged`, `result` and `held` never reach the JVM: `runtime.run.binder` turns them into `files`.
+`state`, `staged`, `result` and `held` never reach the JVM: `runtime.run.binder` turns them into `files`.
 """
 
 from __future__ import annotations
@@ -154,8 +153,7 @@ def held(columns: Iterable[Stored]) -> Node:
 
 
 def files(listed: Sequence[Mapping[str, Any]], columns: Sequence[Stored], path_column: int | None = None) -> Node:
-    """The listed Parquet files and no others; an empty relation if there are none. `path_column` names each row's
-    file."""
+    """The listed Parquet files, an empty relation if there are none. `path_column` names each row's file."""
     if not listed:
         known = [(c, t) for c, _, t in columns]
         return empty(known if path_column is None else [*known, (path_column, "string")])
@@ -222,7 +220,7 @@ def limit(most: Expr, offset: Expr | None, order: Iterable[SortKey], child: Node
 
 
 def opaque(number: int, children: int, columns: Iterable[int], inputs: Iterable[Node]) -> Node:
-    """An operator that stays in the JVM, by its number there; inputs after the first `children` belong to its
+    """An operator that stays in the JVM, by its number there; after its `children` come the inputs of its
     sub-queries."""
     return over(node("opaque", {"node": number, "children": children, "columns": list(columns)}), inputs)
 

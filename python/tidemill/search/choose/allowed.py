@@ -58,6 +58,5 @@ class Allowed:
 
 
 def reads_the_past(op: Op) -> bool:
-    """True for operators that only an incremental run may use: they read changes, states, the result or old
-    snapshots."""
+    """True for operators that only an incremental run may use: changes, states, the result, old snapshots."""
     return isinstance(op, Changes | StateScan | LookUp | ResultScan) or (isinstance(op, Scan) and op.at == OLD)

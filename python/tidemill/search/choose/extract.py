@@ -305,8 +305,7 @@ class Extractor:
         return tuple(float(self._model.total(operators)) + handling for operators, handling in work)
 
     def work(self, plan: Sequence[Planned], run: int) -> tuple[list[OperatorWork], float]:
-        """The operators of a plan at a run, and CPU milliseconds to save for later runs or other readers and to
-        load."""
+        """The operators of a plan at a run, and CPU milliseconds to save and load for later runs or other readers."""
         operators: list[OperatorWork] = []
         handling = 0.0
         for p in plan:

@@ -13,7 +13,6 @@ RunKind: TypeAlias = Literal["NO_DATA", PlanKind]
 RUN_KINDS: frozenset[RunKind] = frozenset({"NO_DATA", *get_args(PlanKind)})
 
 Target: TypeAlias = Literal["state", "delta", "held", "result", "shared"]
-"""The target of a step: a piece of a state, the signed delta to apply, the held change, the whole result, or rows that
-later steps of the run read."""
+"""The target of a step: a piece of a state, the delta, the held change, the result, or rows for later steps."""
 Mode: TypeAlias = Literal["base", "segment", "compact"]
 """The mode of a written piece: all rows, the rows since the previous piece, or several pieces merged."""

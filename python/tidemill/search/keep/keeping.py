@@ -47,16 +47,14 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Costs of states in CPU milliseconds: `filling`, the initial load with the states named; `write`, writing some
-    rows."""
+    """Costs of states in CPU milliseconds: of the initial load with the states named, and of writing some rows."""
 
     filling: Callable[[Collection[str]], float]
     write: Callable[[float], float]
 
 
 def worth_keeping(scenarios: Sequence[Scenario], prices: Prices, budget: Budget) -> frozenset[str]:
-    """Names of the states to keep for likely runs like `scenarios`; the best set found within the seconds of the
-    budget."""
+    """Names of the states to keep for likely runs like `scenarios`; the best set found within the budget's seconds."""
     end = time.monotonic() + budget.seconds
     kept = frozenset[str]().union(*map(_needed, scenarios))
     follow = dict.fromkeys(kept, 0.0)

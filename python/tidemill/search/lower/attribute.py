@@ -116,8 +116,7 @@ class AttributeForm:
     def _differing(
         self, partial: Partial, old_parts: Mapping[int, Expr], new_parts: Mapping[int, Expr], node: Node
     ) -> Lowered:
-        """The final values that differ, from rows with old and new parts per key: the old ones leave, the new ones
-        come."""
+        """The final values that differ, from rows with old and new parts per key: old ones leave, new ones come."""
         blocks, keys = self._blocks, nodes.same(keys_of(partial))
         olds, news = self._finals(partial, old_parts), self._finals(partial, new_parts)
         old_value = {c: blocks.column(self._type(c), "old_value") for c, _ in olds}

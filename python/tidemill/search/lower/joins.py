@@ -57,8 +57,7 @@ def key_filter(op: KeyFilter, rows: Lowered, wanted: Lowered, *, broadcast: bool
 def look_up(
     blocks: Blocks, op: LookUp, state: Lowered, wanted: Lowered, written: Staged, *, broadcast: bool
 ) -> Lowered:
-    """The rows of a state whose keys an earlier step wrote; the leaf names the step, so that Spark can skip other
-    pages."""
+    """The rows of a state whose keys an earlier step wrote; the leaf names that step, so that Spark can skip pages."""
     first, key = op.on[0]
     assert isinstance(first, Col)
     field = dict(written.columns)[key]

@@ -66,8 +66,7 @@ def _read(choices: Choices, e: Expression) -> Touched | None:
 
 
 def _counted(choices: Choices, columns: tuple[int, ...], group: int) -> Touched | None:
-    """The state in the plain rows of a state and its changes; merged by counts, so that rows may occur more than
-    once."""
+    """The state in the plain rows of a state and its changes; rows are merged by their counts."""
     net = choices.expression(group)
     if net is None or not isinstance(net.op, Net) or net.op.state:
         return None

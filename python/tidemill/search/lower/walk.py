@@ -107,8 +107,7 @@ class Lowerer:
     # -- one operator -------------------------------------------------------------------------------------------------
 
     def _expression(self, e: Expression) -> Lowered:
-        """Lowers an expression; operators that depend on how their inputs are computed are handled here, others over
-        lowered inputs."""
+        """Lowers an expression; operators that depend on how their inputs are computed are handled here."""
         match e.op:
             case FinalChange(partial):
                 old, change = e.inputs
@@ -181,8 +180,7 @@ class Lowerer:
                 assert_never(op)
 
     def _unmerged(self, number: int) -> Lowered:
-        """The unmerged pieces of an attribute form, for a reader that merges anyway; the form itself if it is no
-        merge."""
+        """The unmerged pieces of an attribute form, for a reader that merges anyway; else the form itself."""
         number = self._choices.memo.find(number)
         e = self._choices.expression(number)
         if e is None or not isinstance(e.op, Merge):

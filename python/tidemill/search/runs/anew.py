@@ -32,8 +32,7 @@ def full(task: PlanningTask, reason: str, states: Collection[str] | None = None)
 
 
 def rebuild(task: PlanningTask, reason: str) -> ExplainedPlan:
-    """A plan for the whole result from states: readable states are brought up to date, others worth keeping are
-    made."""
+    """A plan for the whole result: readable states are brought up to date, others worth keeping are made."""
     space = task.space(task.request.steps, task.kept(content=False))
     kept = frozenset() if task.request.policy == "FULL" else task.worth_keeping()
     memo = space.memo

@@ -214,8 +214,7 @@ class Assembly:
         self.steps.append(Step("held", "held", None, mode, lowered.node, fields, volume))
 
     def delta(self, change: int) -> None:
-        """Writes the net signed change of the view; an empty one if nothing below has changed and only states are made
-        anew."""
+        """Writes the net signed change of the view; it is empty if only states are made anew."""
         if self.space.changed:
             lowered, volume = self.lower(change, net=True)
         else:

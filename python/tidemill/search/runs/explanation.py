@@ -17,8 +17,7 @@ from tidemill.search.space.space import Space
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """An expression that the plan uses, with its estimates at the time of the choice; `own`: cost without its
-    inputs."""
+    """An expression that the plan uses, with its estimates when it was chosen; `own`: cost without its inputs."""
 
     group: int
     expression: Expression

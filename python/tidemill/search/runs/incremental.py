@@ -39,8 +39,7 @@ class IncrementalPlanner:
         """The cheapest incremental plan, or a full one if the policy allows it and it is cheaper.
 
         The difference of two full computations of the whole view does not count as incremental. If the cheapest plan
-        amounts to
-        that, the cheapest plan without `recompute` represents the incremental side.
+        amounts to that, the cheapest plan without `recompute` represents the incremental side.
         """
         space = self.task.space(self.request.steps, self.task.kept())
         if self.request.policy in {"INCREMENTAL", "STRICT"} and not self.request.lost:
@@ -66,8 +65,10 @@ class IncrementalPlanner:
         return full(self.task, "COST", None if self.chosen is None else self.request.states | self.anew)
 
     def _cheaper(self, plan: ExplainedPlan) -> ExplainedPlan:
-        """The cheaper of the incremental and the full plan: by measured costs of comparable runs if both have some,
-        else by their estimates."""
+        """The cheaper of the incremental and the full plan.
+
+        Measured costs of comparable runs decide if both have some, else the estimates.
+        """
         rival = self._all_anew()
         likely = {p.kind: self.request.past.likely(p.kind, p.estimated) for p in (plan, rival)}
         mine, other = likely[plan.kind], likely[rival.kind]

@@ -1,8 +1,7 @@
 """Plans a run: full or incremental, its steps in order, the states it keeps, and the reasons.
 
 The pipeline, top to bottom: normal form; the space of plans for the run and the upcoming points; the cheapest plan
-under
-the policy; its comparison with the full plan; lowering, state by state and the result last.
+under the policy; its comparison with the full plan; lowering, state by state and the result last.
 """
 
 from __future__ import annotations

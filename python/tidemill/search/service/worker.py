@@ -1,8 +1,7 @@
 """The worker process that searches for plans: `python -m tidemill.search.service.worker`, started by `SearchWorker`.
 
 It reads requests and writes answers, each a line of JSON, until its standard input ends. Output that rules print goes
-to
-the standard error.
+to the standard error.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ def main() -> None:
 
 
 def serve(requests: IO[str], answers: IO[str]) -> None:
-    """Answers each line by the plan or by an error message; the caller then searches by itself and meets the same
-    error."""
+    """Answers each line by the plan or by an error message; then the caller searches by itself."""
     for line in requests:
         try:
             answer: dict[str, Any] = {"plan": plan_to_json(plan_run(request_from_json(json.loads(line))))}

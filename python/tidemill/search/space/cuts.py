@@ -40,8 +40,7 @@ RULE = "cut"
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """A cut of a relation at a moment: the rows whose keys are in the group `wanted`; `pack`: that of the rule that
-    asked."""
+    """The rows of a relation at a moment whose keys are in the group `wanted`; `pack`: that of the rule that asked."""
 
     number: int
     time: Time
@@ -91,8 +90,7 @@ def _put(memo: Memo, group: int, match: Match[QueryOp], below: tuple[int, ...], 
 
 
 def _put_of_a_state(memo: Memo, group: int, cut: _Cut, rows: int) -> bool:
-    """Adds merged cut pieces to the group of a cut whose relation is read from merged pieces of a state; False if it is
-    not."""
+    """Adds merged cut pieces to the group of a cut; False if its relation is not read from merged pieces of a state."""
     found = False
     for told, together in _over(memo, rows, Unsign, Final):
         for merged, pieces in _over(memo, together, Net, Merge):
@@ -155,8 +153,7 @@ def _of_a_source(memo: Memo, number: int) -> bool:
 
 
 def _tell_by_changes(memo: Memo, cuts: dict[_Cut, int], kept: Container[_Cut]) -> None:
-    """Adds cuts before a change from those after it; or cuts after it if those before are kept (as in
-    `merge_delta`)."""
+    """Adds cuts before a change from those after it; the other way round if those before are kept (`merge_delta`)."""
     alike: dict[tuple[int, KeyFilter, int], list[tuple[_Cut, int]]] = defaultdict(list)
     for cut, group in cuts.items():
         alike[cut.number, cut.op, cut.wanted].append((cut, group))

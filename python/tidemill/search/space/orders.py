@@ -47,8 +47,7 @@ class _KeyedReadSite:
 
 
 def orders(memo: Memo, facts: Facts) -> dict[str, str]:
-    """By a state's name the field by which its rows are read; of several fields the one with the most distinct
-    values."""
+    """By a state's name the field by which its rows are read; of several the one with the most distinct values."""
     fields: dict[str, dict[str, float]] = defaultdict(dict)
     for group in memo.live_groups():
         for e in group.expressions:

@@ -142,9 +142,8 @@ def candidates(memo: Memo, root: int, settings: str) -> list[Candidate]:
     """The states that are worth considering.
 
     They are attribute forms of additive aggregates; snapshots of relations that are not reproducible (their old rows
-    must
-    be read from where they were kept); inputs of limits and of operators without rules, if they are more than filtered
-    scans; the rows that a join selects from a source; and relations that rules propose (`KEPT`).
+    must be read from where they were kept); inputs of limits and of operators without rules, if they are more than
+    filtered scans; the rows that a join selects from a source; and relations that rules propose (`KEPT`).
     """
     found: list[Candidate] = []
     wanted: set[int] = set()
@@ -202,8 +201,7 @@ def answered_from_sources(memo: Memo, now: Time) -> frozenset[tuple[int, type]]:
     sources.
 
     A limit is an answer over a kept input. The result holds pairs (group, operator that computes it from the sources),
-    for
-    the moments from `now` on.
+    for the moments from `now` on.
     """
     found: set[tuple[int, type]] = set()
     times = [t for t in memo.timeline.moments if t >= now]

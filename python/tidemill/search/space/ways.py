@@ -10,8 +10,7 @@ from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import LookUp, Merge, Net, Sum, Unsign
 
 Estimated: TypeAlias = dict[tuple[tuple[RowCount, RowCount], ...], tuple[RowCount, CpuMs]]
-"""Estimates of an expression, output rows and its own cost, by the rows of each input and those of them from the base
-of a state."""
+"""Output rows and own cost of an expression, by the rows of each input and those of them from the base of a state."""
 
 
 @dataclass(slots=True)
