@@ -1,4 +1,4 @@
-"""Text blocks: a command with flags, a query, and in tests `----` and what is expected.
+"""Text blocks: a command with flags, a query, and in tests `----` and the expected output.
 
     rule expect=linear changed=t
     source 0 t [a: long] rows=1000
@@ -11,16 +11,16 @@ Commands:
     rule      one rule alone, over the seeded memo: the forms and links that it yields
     explore   every rule: the forms of every relation, and every way to compute each
     plan      `plan_run`: each step with its wire plan, and the states kept
-Flags (several values with commas; a flag may stand several times):
+Flags (several values with commas; a flag may occur several times):
     expect=RULE expect-not=RULE   tests: the rule fires, or does not
-    disable=RULE-or-PACK          it is switched off
-    with=RULE                     `rule`: others that are at work too
-    prefer=PACK                   `plan` takes its way wherever it applies
+    disable=RULE-or-PACK          the rule or pack is switched off
+    with=RULE                     `rule`: other rules that are applied too
+    prefer=PACK                   `plan` uses the pack's ways wherever they apply
     changed=SOURCE                names of the sources that changed (all, if the flag is absent; `-`: none)
-    mute=SOURCE  lost=SOURCE      it cannot tell its changes; its old snapshot cannot be read
-    states=all                    `plan`: every possible state was kept by earlier runs; `rules`: those of rules as well
+    mute=SOURCE  lost=SOURCE      its change is unknown; its old snapshot cannot be read
+    states=all                    `plan`: earlier runs kept every possible state; `rules`: those that rules propose too
     first, policy=POLICY          `plan`: the first run; AUTO, INCREMENTAL, STRICT or FULL
-    rules=FOLDER                  further packs, as of spark.tidemill.rules.paths
+    rules=FOLDER                  further packs, as in spark.tidemill.rules.paths
 """
 
 from __future__ import annotations

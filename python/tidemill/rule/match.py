@@ -271,7 +271,7 @@ class Match(Generic[Matched]):
     # -- results ------------------------------------------------------------------------------------------------------
 
     def split(self, positive: Relation, negative: Relation) -> Iterator[Result]:
-        """Splits the matched relation into the two of which it is the bag union: one that only grows, and the rest."""
+        """Splits the matched relation into its positive and negative part, whose bag union it is (see `POSITIVE`)."""
         columns = self.relation.columns
         yield Linked(POSITIVE, positive.number)
         yield Linked(NEGATIVE, negative.number)

@@ -220,8 +220,7 @@ def limit(most: Expr, offset: Expr | None, order: Iterable[SortKey], child: Node
 
 
 def opaque(number: int, children: int, columns: Iterable[int], inputs: Iterable[Node]) -> Node:
-    """An operator that stays in the JVM, by its number there; after its `children` come the inputs of its
-    sub-queries."""
+    """An operator that stays in the JVM, by its number there; inputs after its `children` are those of sub-queries."""
     return over(node("opaque", {"node": number, "children": children, "columns": list(columns)}), inputs)
 
 

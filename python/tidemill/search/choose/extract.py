@@ -166,8 +166,7 @@ class Extractor:
                 given[copy] = WrittenAt(self._plain[of].rows, bits.get(of, 0))
         given |= staged
         self._best = self._chosen[BEST] = self._settling.settle(given, near)
-        # A written place comes after those that it is computed from; if two need each other, the cheaper one comes
-        # first.
+        # A place comes after those that it is computed from; if two need each other, the cheaper one comes first.
         wanted = {place: self._cheapest(place, ~bit) for place, bit in bits.items()}
         written = 0
         while wanted:

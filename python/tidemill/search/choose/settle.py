@@ -31,8 +31,7 @@ ANY_WEIGHT: Weight = (inf, inf)
 
 
 def _is_another(e: Expression, pack: str | None) -> bool:
-    """True for an expression that a preferred pack would replace: another pack's that does not just read what is
-    stored."""
+    """True for an expression that a preferred pack would replace: another pack's that computes something."""
     return e.pack != pack and e.rule not in {READ_STATE, READ_RESULT}
 
 

@@ -55,6 +55,7 @@ class Needs:
 
     @property
     def demands(self) -> list[int]:
+        """All groups that the due run writes."""
         return [*self.states.written, self.result]
 
 

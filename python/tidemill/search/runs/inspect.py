@@ -10,6 +10,7 @@ from tidemill.tvr.form import DELTA
 
 
 def view_keys(query: Query, space: Space) -> tuple[str, ...] | None:
+    """Names of the columns of a smallest key of the view; None if no key is known."""
     names = dict(query.output)
     keys = [k for k in space.memo.tvrs[space.root].props.keys if k and k <= names.keys()]
     if not keys:

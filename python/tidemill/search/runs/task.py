@@ -78,6 +78,7 @@ class PlanningTask:
 
     @property
     def own_point(self) -> tuple[PlannedPoint, ...]:
+        """The run's own point of the schedule, as the only planned one."""
         return (PlannedPoint(self.request.point, self.request.price, output=not self.request.ahead),)
 
     def extractor(
@@ -156,6 +157,8 @@ class PlanningTask:
         return best
 
     def assembly(self, space: Space, extractor: Extractor) -> Assembly:
+        """An assembly of the run's steps, without any step yet."""
+
         def search() -> SearchStats:
             stopped = Stopped.TIME_LIMIT if self._cut_off else space.explored.stopped
             return SearchStats(time.monotonic() - self._started, stopped)
