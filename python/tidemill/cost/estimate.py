@@ -75,11 +75,10 @@ def estimate(
 def _join_selectivity(
     memo: Memo, op: Join, inputs: tuple[int, ...], base: Mapping[int, float], distinct: Distinct
 ) -> float:
-    """Output rows per product of input rows: each input in turn is divided by the number of keys that it shares with
-    others.
+    """Output rows per product of input rows.
 
-    With each other input it shares one key, possibly of several columns, with at most as many values as either has
-    rows.
+    Each input in turn is divided by the number of keys that it shares with the others. With each other input it shares
+    one key, possibly of several columns, with at most as many values as either has rows.
     """
     columns = [frozenset(memo.tvrs[i].props.columns) for i in inputs]
     sizes = [max(1.0, base[i]) for i in inputs]

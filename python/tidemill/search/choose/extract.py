@@ -323,11 +323,10 @@ class Extractor:
         return operators, handling
 
     def gains(self, plan: Sequence[Planned]) -> dict[Place, float]:
-        """Estimated priced gain from computing a place once, writing it and loading it, with all other choices
-        unchanged.
+        """Estimated priced gain from writing and loading a place instead of computing it several times.
 
-        It includes readers that could use the written rows instead of their own computation: rows before a change from
-        those after it, and look-ups of states by written keys.
+        All other choices stay. It includes readers that could use the written rows instead of their own computation:
+        rows before a change from those after it, and look-ups of states by written keys.
         """
         told: dict[Place, list[float]] = defaultdict(list)
         computed = [p for p in plan if p.choice.expression is not None]

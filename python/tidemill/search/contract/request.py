@@ -42,8 +42,9 @@ PLANNED_AHEAD = 3
 
 
 def planned_with(points: Sequence[UpcomingPoint]) -> tuple[UpcomingPoint, ...]:
-    """The upcoming points that are planned together with a run. Changes expected until a point that is left out are
-    expected until the next one.
+    """The upcoming points that are planned together with a run.
+
+    Changes expected until a point that is left out are expected until the next one.
 
     >>> points = [UpcomingPoint(float(price), price == 5, {}) for price in (3, 1, 4, 2, 5)]
     >>> [p.price for p in planned_with(points)]

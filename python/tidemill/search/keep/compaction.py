@@ -105,8 +105,7 @@ def may_compact(request: PlanRequest, asked: Mapping[str, KeyedRead]) -> bool:
 
 
 def _gained(pieces: Sequence[Piece], model: CostModel, asked: KeyedRead | None) -> float:
-    """CPU milliseconds that runs since a state's base was written would have saved if its order had been that of
-    `asked`.
+    """CPU milliseconds that past runs would have saved if the base had been in the order of `asked`.
 
     It is 0 if the base has that order, or if the segments hold more rows than are worth looking up.
     """

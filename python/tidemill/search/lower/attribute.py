@@ -91,8 +91,7 @@ class AttributeForm:
         return _shown((*nodes.same(kept), *self._finals(partial, parts)), node)
 
     def final_change(self, partial: Partial, old: Lowered, delta: Lowered, *, few: bool) -> Lowered:
-        """The change of final values: old parts of touched keys and the delta's side by side per key, then the rows
-        that differ.
+        """The change of final values, from old parts and the delta side by side per touched key.
 
         `old` may hold several pieces per key. `few`: the delta has few of the keys of `old`.
         """

@@ -87,8 +87,7 @@ class Assembly:
         return self._handling + self._model.total(self._work)
 
     def once(self, demands: Sequence[int], keep: Callable[[int], object] = lambda _: None) -> None:
-        """Writes all places that the plan of these groups computes once at this run, in the order of their
-        dependencies.
+        """Writes the places that the plan of these groups computes once at this run, in order of dependency.
 
         `keep` writes the groups of states.
         """

@@ -108,8 +108,7 @@ class IncrementalPlanner:
         self.lost = f"STATE_LOST: {', '.join(sorted(missing))}" if missing else None
 
     def _check_rules(self, space: Space) -> None:
-        """Raises an error if an operator lacks a rule: nothing but `recompute` computes its change even with every
-        state kept.
+        """Raises an error if nothing but `recompute` computes the change of an operator, even with every state kept.
 
         Which states are kept is decided by cost, and a source without history is not the operator's fault.
 
@@ -176,8 +175,7 @@ class IncrementalPlanner:
         kept = [c for c in follow if run.advance(c)]
         run.delta(space.change)
         self.task.compact(run, kept)
-        # A state that cannot follow this change, or be made, is given up. The next run that may use other packs makes
-        # it anew.
+        # A state that cannot follow this change, or be made, is given up. A later run with other packs makes it anew.
         chosen = self.chosen if all(made) and len(kept) == len(follow) else frozenset()
         return run.plan("INCREMENTAL", self.lost, lambda: self._alternatives(space), self.task.own_point, chosen=chosen)
 

@@ -119,10 +119,9 @@ class SearchPool:
     _changed: Condition = field(default_factory=Condition)
 
     def plan(self, request: PlanRequest) -> RunPlan:
-        """The plan of a run, searched in a worker process if that may take long, else here. If a worker fails for any
-        reason, the search is repeated here.
+        """The plan of a run, searched in a worker process if that may take long, else here.
 
-        Raises: what `plan_run` does.
+        If a worker fails for any reason, the search is repeated here. Raises what `plan_run` does.
         """
         most = request.settings.processes
         if most == 0 or not is_long(request):

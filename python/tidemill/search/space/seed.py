@@ -197,8 +197,7 @@ def methods_of(memo: Memo, chosen: Iterable[tuple[int, Expression]]) -> list[str
 
 
 def answered_from_sources(memo: Memo, now: Time) -> frozenset[tuple[int, type]]:
-    """The expressions that an incremental run must not use below a limit: those that compute its input from the
-    sources.
+    """The expressions below a limit that compute its input from the sources, barred from incremental runs.
 
     A limit is an answer over a kept input. The result holds pairs (group, operator that computes it from the sources),
     for the moments from `now` on.
