@@ -212,7 +212,7 @@ class Lowerer:
 
 
 def _plain(op: Aggregate | Limit | Window, rows: Lowered) -> Lowered:
-    """Checks that the rows have no counts, which the operator would ignore, and returns them."""
+    """The rows themselves; raises TypeError if they have counts, which the operator would ignore."""
     if rows.count is not None:
         raise TypeError(f"{type(op).__name__.lower()} over a signed relation")
     return rows
