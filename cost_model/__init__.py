@@ -1,1 +1,1 @@
-"""The cost model: cardinalities and operator costs. Replaceable; the core knows only `tidemill.cost.costing`."""
+"""The cost models: cardinalities and operator costs. Replaceable; the core knows only `tidemill.cost.costing`."""

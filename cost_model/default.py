@@ -1,9 +1,9 @@
 """The default cost model: textbook cardinalities, and CPU milliseconds per row and operator.
 
-Constants of cost are milliseconds of executor CPU on one core. The shipped ones are rounded from what
-`tidemill calibrate` measured with Spark 4.2 on the machine that Tidemill is developed on, those of reading from TPC-H
-at scale factor 1 as well; it measures them on another machine, too (docs/costs.md). Only their ratios matter for
-choosing a plan.
+Cost constants are milliseconds of executor CPU on one core. The shipped values are rounded from measurements of
+`tidemill calibrate` with Spark 4.2 on the development machine; those of reading also from TPC-H at scale factor 1.
+`tidemill calibrate` measures them on other machines too (docs/costs.md). Only their ratios matter for the choice of a
+plan.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ from tidemill.plan.query import Query
 from tidemill.tvr.form import FormKind, Time
 
 CHANGE_FILES = {"delta": 6}
-"""By kind of source, as so many snapshots opening a change costs (`source`), 1 for the others: that of a Delta table is
-in small files of several commits, each told by its log."""
+"""Number of snapshots whose opening (`source`) costs as much as opening a change, by kind of source; 1 for other kinds.
+The change of a Delta table is in small files of several commits, which its log lists one by one."""
 SORT_PASSES = 2
-"""Passes over a row (`row`) to keep the first ones of an order."""
+"""Passes over a row (`row`) to keep the first rows of an order."""
 
 
 PER_ROW = "ms/row"
 
 
 def _constant(value: float, unit: str, doc: str, *, measured: bool = True) -> float:
-    """A field that is a constant: its shipped value, its unit, and what it is the cost of."""
+    """A dataclass field for a constant: its shipped value, its unit, and what it is the cost of."""
     return field(default=value, metadata={"constant": Constant("", value, unit, doc, measured)})
 
 
@@ -113,7 +113,7 @@ class DefaultCostModel:
 
     @property
     def constants(self) -> tuple[Constant, ...]:
-        """The constants, with the values that they have in this model."""
+        """The constants, with their values in this model."""
         return tuple(
             replace(f.metadata["constant"], name=f.name, value=getattr(self, f.name))
             for f in fields(self)
@@ -121,11 +121,11 @@ class DefaultCostModel:
         )
 
     def calibrated(self, values: Mapping[str, float]) -> DefaultCostModel:
-        """This model with other values of constants, by name."""
+        """This model with other values for the constants named."""
         return replace(self, **values)  # type: ignore[arg-type]  # the names are those of constants
 
     def rows(self, op: Op, inputs: Sequence[RowCount], facts: Facts) -> RowCount:
-        """Rows out of one operator."""
+        """Estimated number of output rows of one operator."""
         match op:
             case Scan(source, _, time):
                 return RowCount(source_rows(facts, source, time))
@@ -179,7 +179,7 @@ class DefaultCostModel:
         return RowCount(inner if kind == "inner" else max(inner, inputs[0]))
 
     def cost(self, op: Op, reads: Sequence[Read], output: RowCount, facts: Facts) -> CpuMs:
-        """CPU milliseconds of one operator."""
+        """CPU milliseconds of one operator, without its inputs."""
         inputs = [read.rows for read in reads]
         total = float(sum(inputs))
         match op:
@@ -234,45 +234,44 @@ class DefaultCostModel:
                 assert_never(op)
 
     def _telling(self, rows: float, columns: Sequence[int], query: Query) -> float:
-        """Of reading the rows of files that came and of those that went, and finding out which differ."""
+        """Milliseconds to find a change from whole files: to read and compare all rows of files that came or went."""
         if not rows:
             return 0.0
         return rows * (self.scan + self._values(columns, query)) + self._grouping(rows, rows / 2, len(columns) + 2)
 
     def _values(self, columns: Sequence[int], query: Query) -> float:
-        """Of reading all columns of a row but a first number."""
+        """Milliseconds per row to read its columns, without the first number."""
         types = [query.columns[c].type if c in query.columns else "long" for c in columns]
         texts = sum(1 for t in types if t in {"string", "binary"} or t.startswith("{"))
         return texts * self.text + max(0, len(types) - texts - 1) * self.value
 
     def _grouping(self, rows: float, groups: float, columns: int) -> CpuMs:
-        """Of bringing rows, or what is left of them in each task, together by keys."""
+        """Milliseconds to bring rows together by key; each task combines its own rows first."""
         return CpuMs(
             self.exchange + rows * (self.hash + columns * self.cell) + groups * (self.shuffle + columns * self.cell)
         )
 
     def _merging(self, rows: float, changed: float, groups: float, columns: int) -> CpuMs:
-        """Of adding what has changed to rows of which there is one per key; the others are passed by."""
+        """Milliseconds to add the changed rows to a base with one row per key; the other rows pass through."""
         if changed > BROADCAST_ROWS:
             return self._grouping(rows, groups, columns)
         return CpuMs(rows * (self.kept + 2 * columns * self.probe) + self._grouping(2 * changed, changed, columns))
 
     def _adding(self, rows: float, reads: Sequence[Read], groups: float, columns: int) -> CpuMs:
-        """Of adding other rows to those of a state while these are merged."""
+        """Milliseconds to add other rows to those of a state while its pieces are merged."""
         changed = rows - max(read.from_base for read in reads)
         if changed == rows or changed > BROADCAST_ROWS:
             return self._grouping(rows, groups, columns)
         return self._grouping(2 * changed, changed, columns)
 
     def _is_small(self, rows: float, row_bytes: int, form: FormKind | None) -> bool:
-        """Whether the side of a join is broadcast: Spark does where it has few bytes, changes are where they have few
-        rows."""
+        """True if the side of a join is broadcast: Spark goes by its bytes; changes are broadcast by their rows."""
         if form is not None and form.interval and rows <= BROADCAST_ROWS:
             return True
         return rows * row_bytes <= self.broadcast_bytes
 
     def _joining(self, reads: Sequence[Read], output: float) -> float:
-        """Of inner joins one after the other, the smallest inputs first: where one side is small it is broadcast."""
+        """Milliseconds of consecutive inner joins, the smallest inputs first; a small side is broadcast."""
         first, *others = sorted(reads, key=lambda read: read.rows)
         rows, row_bytes, cost = float(first.rows), first.row_bytes, 0.0
         for other in others:
@@ -288,7 +287,7 @@ class DefaultCostModel:
         return cost
 
     def _matching(self, inputs: Sequence[float], *, broadcast: bool) -> float:
-        """Of a join that looks for the partners of its first input's rows: only the other side can be broadcast."""
+        """Milliseconds of a join that finds partners for its first input's rows; only the other side is broadcast."""
         of, among = inputs[0], sum(inputs[1:])
         if broadcast:
             return self.exchange + among * self.hash + of * self.probe
@@ -299,28 +298,28 @@ class DefaultCostModel:
         return CpuMs(sum(w.cost * w.times for w in work))
 
     def reading(self, files: float, rows: float) -> CpuMs:
-        """CPU milliseconds to read and merge so many rows of a state, in so many files."""
+        """CPU milliseconds to read and merge `rows` rows of a state from `files` files."""
         return CpuMs(files * self.file + rows * (self.kept + self.hash))
 
     def save(self, rows: float) -> CpuMs:
-        """CPU milliseconds to write so many rows in a step of their own."""
+        """CPU milliseconds to write `rows` rows in a step of their own."""
         return CpuMs(self.step + rows * self.write)
 
     def load(self, rows: float) -> CpuMs:
-        """CPU milliseconds to read so many rows of one file."""
+        """CPU milliseconds to read `rows` rows from one file."""
         return CpuMs(self.file + rows * self.kept)
 
     def merging(self, files: float, rows: float, merged: float) -> CpuMs:
-        """CPU milliseconds of a step that reads so many rows of a state and writes `merged` ones."""
+        """CPU milliseconds of a step that reads `rows` rows of a state and writes `merged` rows."""
         return CpuMs(self.step + self.reading(files, rows) + merged * self.write)
 
     def ordering(self, rows: float) -> CpuMs:
-        """CPU milliseconds that so many rows of a state cost more to write in an order, on small pages."""
+        """Additional CPU milliseconds to write `rows` rows of a state in an order, on small pages."""
         return CpuMs(rows * self.order)
 
 
 def source_rows(facts: Facts, source: int, time: Time | None = None) -> float:
-    """Rows of a source's snapshot at a moment; the last, unless given."""
+    """Rows of a source's snapshot at a moment, by default the last one."""
     known = facts.source_at(source, time)
     if known is None:
         return SOURCE_ROWS
@@ -330,7 +329,7 @@ def source_rows(facts: Facts, source: int, time: Time | None = None) -> float:
 
 
 def change_rows(facts: Facts, source: int, start: Time, end: Time) -> float:
-    """Rows of a source's change between two moments: an update counts as a delete and an insert."""
+    """Rows of a source's change between two moments; an update counts as a delete and an insert."""
     change = facts.change_over(source, start, end)
     if change is None:
         return max(1.0, source_rows(facts, source, end) * CHANGED_SHARE)
@@ -344,14 +343,14 @@ def _groups(keys: Named, rows: float, facts: Facts) -> RowCount:
 
 
 def _key_share(keys: Sequence[Expr], inputs: Sequence[RowCount], facts: Facts) -> float:
-    """Share of the first input's rows whose keys are in the second."""
+    """Fraction of the first input's rows whose key is in the second input."""
     values = facts.groups(keys, inf)
     share = inputs[1] / max(values, 1.0) if values < inf else inputs[1] * ROWS_PER_KEY / max(inputs[0], 1.0)
     return min(1.0, max(share, LEAST_KEY_SHARE))
 
 
 def _looked_at(facts: Facts, scan: StateScan, keys: float) -> float:
-    """Rows that are read to find so many keys in a state in their order: what came since its base has none."""
+    """Rows that are read to look up `keys` keys in an ordered state; the segments have no order and are read whole."""
     rows = facts.kept_rows(scan)
     segments = min(rows, facts.segments(scan.name))
     return segments + min(rows - segments, keys * PAGE_ROWS)

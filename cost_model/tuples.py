@@ -1,9 +1,9 @@
-"""The cost model of the papers' running example: rows that arrive.
+"""The cost model of the papers' running example: the number of arriving rows.
 
-For each join, aggregate and DISTINCT of the query, the signed rows that arrive at it in a run. Rows of a stored or
-re-read other side are not counted; a join that a method splits counts once: its semi and anti joins only where nothing
-else of it is computed; merges, pads and other helpers count nothing; a part that is computed again counts all its input
-rows, beside those that arrive. An inner join of several inputs is one join here.
+For each join, aggregate and DISTINCT of the query, it counts the signed rows that arrive there in a run. Rows of a
+stored or re-read other side do not count. A join that a method splits counts once; its semi and anti joins count only
+if no other part of it is computed. Merges, pads and other helpers cost nothing. An operator that is recomputed counts
+all its input rows beside the arriving ones. An inner join of several inputs is one join here.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from tidemill.tvr.form import DELTA
 from .default import DefaultCostModel
 
 HALVES = ("semi", "anti")
-"""Joins that rules split others into."""
+"""Kinds of joins that rules split other joins into."""
 
 
 @dataclass(frozen=True, slots=True)
 class TuplesCostModel(DefaultCostModel):
-    """Costs are numbers of rows."""
+    """A cost model whose costs are numbers of rows."""
 
     name: str = "tuples"
     noise: float = 0.0
 
     @property
     def constants(self) -> tuple[Constant, ...]:
-        """None: rows are counted."""
+        """No constants: this model counts rows."""
         return ()
 
     def rows(self, op: Op, inputs: Sequence[RowCount], facts: Facts) -> RowCount:
-        """As in the default model; a part that is computed again for some keys counts as if it were for all."""
+        """Rows as in the default model; a recomputation for some keys counts as if it were for all keys."""
         match op:
             case KeyFilter():
                 return inputs[0]
             case LookUp(scan):
                 return RowCount(facts.kept_rows(scan))
-            case _:  # the default model knows all of them
+            case _:  # the default model handles all others
                 return DefaultCostModel.rows(self, op, inputs, facts)
 
     def cost(self, op: Op, reads: Sequence[Read], output: RowCount, facts: Facts) -> CpuMs:
-        """Rows that arrive at one operator of many that may stand for one of the query; `total` counts those of all."""
+        """Rows that arrive at one operator; several may stand for one operator of the query, see `total`."""
         match op:
             case Aggregate() | Partial():
                 return CpuMs(sum(read.rows for read in reads))
             case Join():
                 arriving = [read for read in reads if read.form == DELTA] or reads
                 return CpuMs(sum(read.rows for read in arriving))
-            case _:  # the model counts what arrives at these alone
+            case _:  # only arrivals at these operators count
                 return CpuMs(0.0)
 
     def total(self, work: Sequence[OperatorWork]) -> CpuMs:
@@ -64,7 +64,7 @@ class TuplesCostModel(DefaultCostModel):
             match w.op:
                 case Aggregate(keys, calls) | Partial(keys, calls):
                     aggregated |= {(keys, calls, read.group): read.rows for read in w.inputs}
-                case Join(kind, condition):  # by its condition a join is known again where a method splits it
+                case Join(kind, condition):  # the condition identifies a join that a method splits
                     arriving = [read for read in w.inputs if read.form == DELTA]
                     of = split if kind in HALVES and not arriving else joined
                     of[condition] |= {read.group: read.rows for read in arriving or w.inputs}
@@ -72,23 +72,23 @@ class TuplesCostModel(DefaultCostModel):
         return CpuMs(sum(aggregated.values()) + sum(sum(rows.values()) for rows in found))
 
     def reading(self, files: float, rows: float) -> CpuMs:
-        """Nothing."""
+        """Zero: not counted."""
         return CpuMs(0.0)
 
     def save(self, rows: float) -> CpuMs:
-        """Nothing."""
+        """Zero: not counted."""
         return CpuMs(0.0)
 
     def load(self, rows: float) -> CpuMs:
-        """Nothing."""
+        """Zero: not counted."""
         return CpuMs(0.0)
 
     def merging(self, files: float, rows: float, merged: float) -> CpuMs:
-        """Nothing."""
+        """Zero: not counted."""
         return CpuMs(0.0)
 
     def ordering(self, rows: float) -> CpuMs:
-        """Nothing."""
+        """Zero: not counted."""
         return CpuMs(0.0)
 
 

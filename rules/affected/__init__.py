@@ -1,4 +1,4 @@
-"""Recompute only what the change touches: groups and join keys."""
+"""Recomputes only the groups, partitions and join keys that the change touches."""
 
 from tidemill.rule.pack import Pack
 

@@ -12,16 +12,16 @@ from tidemill.rule.rule import rule
 
 @rule(Aggregate)
 def affected_groups(m: Match[Aggregate]) -> Iterator[Result]:
-    """Only the groups that a changed row belongs to are computed again.
+    """Only the groups of changed rows are computed again.
 
     Matches:  g_k(R)
     Yields:   delta = g(R.new |x K) - (g(R).old |x K)   with K = the distinct keys k of delta R, NULL being a key
 
-    Why: right for every aggregate function, holistic ones too (min, max, DISTINCT, percentiles, lists): a group depends
-        on its own rows only.
-    Unsafe: if the old rows were computed again where the function is free in its answer (first, collect_list, float
-        sums); the old snapshot of such an aggregate exists only where it was kept. Comparing keys by `=` would lose the
-        NULL group. The global group is affected by any change.
+    Why: a group depends on its own rows only, so this is right for every aggregate function, also for holistic ones
+        (min, max, DISTINCT, percentiles, lists).
+    Unsafe: if the old rows are computed again and the function is not reproducible (first, collect_list, float sums);
+        so the old snapshot of such an aggregate exists only where it was kept. If keys compare by `=`, the NULL group
+        is lost. Any change affects the global group.
     Citation: folklore, as in [DBSP] and in pg_ivm.
     """
     if not m.relation.changed:

@@ -12,16 +12,16 @@ from tidemill.rule.rule import rule
 
 @rule(Join, kind=JOIN_KINDS - {"inner"})
 def affected_join_keys(m: Match[Join]) -> Iterator[Result]:
-    """Only the join keys that a changed row has, on either side, are joined again.
+    """Only the join keys of changed rows, on either side, are joined again.
 
     Matches:  L op R on l = r and ..., op any join but an inner one
     Yields:   delta = (L.new |x K) op (R.new |x K) - (L.old |x K) op (R.old |x K)
               with K = the keys of delta L and of delta R
 
-    Why: rows of a key meet rows of that key only, so outer, semi, anti and existence joins are right without a formula
-        of their own, whatever else stands in the condition.
-    Unsafe: without an equality between the sides (every row depends on every other; then nothing is yielded), or if
-        NULL keys were dropped from K: an outer join pads them.
+    Why: rows of a key meet only rows of that key. So outer, semi, anti and existence joins need no formulas of their
+        own, whatever other conjuncts the condition has.
+    Unsafe: without an equality between the sides: every row depends on every other, and nothing is yielded. If K left
+        out NULL keys, an outer join would lose their pads.
     Citation: folklore, as in [DBSP] and in pg_ivm.
     """
     if not m.relation.changed:

@@ -11,14 +11,14 @@ from tidemill.rule.rule import rule
 
 @rule(Window)
 def affected_partitions(m: Match[Window]) -> Iterator[Result]:
-    """Window functions are computed again only over the partitions that a changed row belongs to.
+    """Window functions are computed again only over the partitions of changed rows.
 
     Matches:  w over (PARTITION BY p) (R)
     Yields:   delta = w(R.new |x K) - (w(R).old |x K)   with K = the distinct p of delta R, NULL being a partition
 
-    Why: a function sees the rows of its own partition only, whatever its order and frame.
-    Unsafe: if the old rows were computed again where ties leave the function free (row_number, lag, frames of rows):
-        then they are read where they were kept. Without PARTITION BY all rows are one partition.
+    Why: a function reads only the rows of its own partition, whatever its order and frame.
+    Unsafe: if the old rows are computed again and ties make the function ambiguous (row_number, lag, frames of rows);
+        such old rows are read from where they were kept. Without PARTITION BY all rows are one partition.
     Citation: folklore, as in [DBSP] and in pg_ivm.
     """
     if not m.relation.changed:

@@ -13,16 +13,16 @@ from tidemill.rule.touched import touched
 
 @rule(Aggregate, Join, Window)
 def touched_keys(m: Match[Aggregate | Join | Window]) -> Iterator[Result]:
-    """Rows are computed again of the keys that what changed far below has; no change in between is computed.
+    """Rows of the keys that changes far below touch are computed again, without the changes in between.
 
     Matches:  R = g_k(...), w over (PARTITION BY k) (...), or L op ... on k = ..., op any join but an inner one
     Yields:   delta = (R.new |x K) - (R.old |x K)   with K = the values of k in the changed rows at the ends of the
-              ways that k goes down: through selections, groups by k, partitions by k, and equalities of joins
+              paths that k leads down: through selections, groups by k, partitions by k, and equalities of joins
 
-    Why: several operators in a row over one key ask their sources for the same rows once, where `affected_groups` and
-        `affected_join_keys` find K by the change of the operator below, which asks for rows of its own.
-    Unsafe: if a changed relation met on the way were left out of K because the key does not go down to it: x >
-        (SELECT avg(y) FROM u) with u changed touches every key. The way then ends above it, at what has the key.
+    Why: several operators over one key request the same rows from their sources, once. `affected_groups` and
+        `affected_join_keys` find K by the delta of the operator below, which requests rows of its own.
+    Unsafe: if K left out a changed relation on the way that k does not lead down to: x > (SELECT avg(y) FROM u) with u
+        changed touches every key. Such a path ends above, at the relation that has the key.
     Citation: folklore, as in [DBSP] and in pg_ivm, taken down to the sources.
     """
     if not m.relation.changed or not m.relation.props.reproducible:
@@ -35,7 +35,7 @@ def touched_keys(m: Match[Aggregate | Join | Window]) -> Iterator[Result]:
 
 
 def _keys(m: Match[Aggregate | Join | Window]) -> Iterator[tuple[Expr, ...]]:
-    """What rows of the matched relation stay together by: all of it, and each part of it alone."""
+    """Keys by which rows of the matched relation stay together: the whole key, and each element of it alone."""
     match m.op:
         case Aggregate(keys):
             whole: tuple[Expr, ...] = tuple(Col(c) for c, _ in keys)

@@ -21,9 +21,9 @@ def aggregate_parts(m: Match[Aggregate]) -> Iterator[Result]:
               g.new           = final(parts(g).new)
               delta g         = final of the touched groups, old with -1 and new with +1, equal rows suppressed
 
-    Why: work in the size of the change; a group exists while its row count is positive, whatever its sums are.
-    Unsafe: for min, max and DISTINCT (a deletion needs what is below); such a call makes the whole aggregate go
-        another way. And with sums in the type of the answer: +x and -x of one change may leave it where no answer does.
+    Why: the work is proportional to the change. A group exists while its row count is positive, whatever its sums are.
+    Unsafe: for min, max and DISTINCT, as a deletion needs the other rows; one such call excludes the whole aggregate.
+        With sums in the type of the answer, +x and -x of one change may overflow although no answer does.
     Citation: [Tempura] section 3.2 (attribute perspective) and rules (2), (4) of figure 3; [GrayEtAl97] on algebraic
         aggregates.
     """

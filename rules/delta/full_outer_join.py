@@ -19,9 +19,9 @@ def full_outer_join(m: Match[Join]) -> Iterator[Result]:
     Yields:   delta = dL |x| R.new  +  L.old |x| dR  +  pads(L, R)  +  pads(R, L)
               pads(A, B) = pad(dA |> B.new)  +  pad(T |> B.new)  -  pad(T |> B.old)   with T = A.old |x dB
 
-    Why: pairs are those of an inner join; a row of either side is padded while it meets none of the other, which is an
-        anti join of its own. Both formulas hold for any condition.
-    Unsafe: with T from the new rows of A: what came in this run would be padded twice, by the first term as well.
+    Why: pairs are those of an inner join. A row of either side is padded while it meets no row of the other, which is
+        an anti join of its own. Both formulas hold for any condition.
+    Unsafe: with T from the new rows of A: rows inserted in this run would be padded twice, also by the first term.
     Citation: [GriffinKumar98] section 4; [LarsonZhou07] on directly and indirectly affected rows.
     """
     condition, columns = m.op.condition, m.relation.columns
@@ -41,7 +41,7 @@ def full_outer_join(m: Match[Join]) -> Iterator[Result]:
 
 
 def _pads(m: Match[Join], condition: tuple[Expr, ...], one: Side, other: Side) -> Iterator[Built]:
-    """The change of the rows of one side that meet none of the other, padded."""
+    """The change of the padded rows of one side: those that meet no row of the other."""
     kept, met = one.relation, other.relation
     nulls = tuple((c, m.types.type(c)) for c in met.columns)
     if not is_empty(kept.delta):

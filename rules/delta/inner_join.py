@@ -16,9 +16,9 @@ def inner_join(m: Match[Join]) -> Iterator[Result]:
     Matches:  R1 |x| R2 |x| R3
     Yields:   delta = dR1 |x| R2.old |x| R3.old  +  R1.new |x| dR2 |x| R3.old  +  R1.new |x| R2.new |x| dR3
 
-    Why: n terms and not 2^n - 1; an unchanged input has no term, and each term can start from its small delta.
-    Unsafe: with any other mixture of moments. With new on both sides a pair that changed on both is counted twice:
-        R = {} -> {a}, S = {} -> {a} gives two rows for one.
+    Why: n terms instead of 2^n - 1. An unchanged input has no term, and each term can start from its small delta.
+    Unsafe: with any other combination of moments. With new on both sides, a pair that changed on both is counted twice:
+        R = {} -> {a}, S = {} -> {a} gives two rows instead of one.
     Citation: [GriffinLibkin95]; [Tempura] rule 1 of figure 4; a self-join shares one delta in two terms.
     """
     terms = []

@@ -17,11 +17,11 @@ def left_outer_join(m: Match[Join]) -> Iterator[Result]:
     Yields:   delta = dL =x| R.new  +  L.old |x| dR  -  pad(T |> R.old)  +  pad(T |> R.new)
               with T = L.old |x dR, the old left rows that some changed right row matches
 
-    Why: only left rows that meet a changed right row can gain or lose their pad. A row matched before and after, or
-        neither, adds and takes away the same pad ("true add" and "true delete" without counting matches).
-        Where c has equalities, both sides are first cut down to the keys at hand, so that what is joined is small.
-    Unsafe: if the anti joins tested less than the whole of c: a row that matches on the key but fails another conjunct
-        is padded. NULL keys match nothing under `=` and stay padded; they pass every step unharmed.
+    Why: only left rows that meet a changed right row can gain or lose their pad. A row that is matched both before and
+        after, or neither, adds and subtracts the same pad ("true add" and "true delete" without counting matches). If c
+        has equalities, both sides are first cut down to the keys of the change, so that the joined inputs are small.
+    Unsafe: if the anti joins tested only a part of c: a row that matches on the key but fails another conjunct is
+        padded. NULL keys match nothing under `=` and stay padded; every step keeps them.
     Citation: [Tempura] rule (1) of figure 3, from [GuptaMumick06]; made exact for bags, deletions and any condition.
     """
     condition, columns = m.op.condition, m.relation.columns

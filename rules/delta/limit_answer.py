@@ -11,14 +11,14 @@ from tidemill.rule.rule import rule
 
 @rule(Limit)
 def limit_answer(m: Match[Limit]) -> Iterator[Result]:
-    """A limit is an answer over an input that is kept: answered anew, and compared with the answer before.
+    """A limit is an answer over a kept input: it is computed again and compared with the previous answer.
 
     Matches:  limit k (R)         Yields:  delta = limit k (R.new) - answer kept from the last run
 
-    Why: a deletion inside the first k rows needs row k + 1, which only the whole input knows; the answer itself is
-        small. The input's new snapshot comes from its state, not from the sources.
-    Unsafe: with the old answer computed again: among tied rows Spark may pick others than those that the view holds,
-        and retracting what is not there breaks the bag. So the old answer is only ever read where it was kept.
+    Why: a deletion among the first k rows needs row k + 1, which only the whole input has; the answer itself is small.
+        The input's new snapshot comes from its state, not from the sources.
+    Unsafe: if the old answer is computed again: among ties Spark may pick other rows than the view has, and to retract
+        rows that do not exist breaks the bag. So the old answer is only read from where it was kept.
     Citation: the answer function of [Fegaras16]; pitfalls of top-k views in [YiEtAl03].
     """
     (rows,) = m.inputs

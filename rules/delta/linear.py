@@ -17,7 +17,7 @@ def linear(m: Match[QueryOp]) -> Iterator[Result]:
 
     Why: filter, projection, UNION ALL, grouping sets and generators treat each row alone, so signs pass through.
     Unsafe: for non-deterministic expressions: a retraction would draw another value than the insertion did. CREATE
-        refuses those.
+        rejects those.
     Citation: [GriffinLibkin95] section 3; [Tempura] section 4.1.
     """
     yield m.delta(node(m.op, *(i.delta for i in m.inputs)))

@@ -11,17 +11,17 @@ from tidemill.rule.rule import rule
 
 @rule(Join, kind={"semi", "anti", "existence"})
 def match_join(m: Match[Join]) -> Iterator[Result]:
-    """A semi, anti or existence join changes by the left's new rows, and where a row's answer may have turned.
+    """A semi, anti or existence join changes by the left's new rows, and by old rows whose answer may have changed.
 
     Matches:  f(L, R) on c, f one of semi, anti and existence
     Yields:   delta = f(dL, R.new)  +  f(T, R.new)  -  f(T, R.old)
               with T = L.old |x dR, the old left rows that some changed right row meets
 
-    Why: whether a left row meets any right row is asked of it alone, so signs and counts of the left pass through; only
-        rows that meet a changed right row can get another answer, and both answers are asked anew instead of counting
-        matches. Where c has equalities, both sides are first cut down to the keys at hand.
-    Unsafe: if T were cut by less than the whole of c together with what NULL makes of it: NOT IN is an anti join on
-        `l = r or (l = r) is null`, so a NULL among the changed right rows meets every left row.
+    Why: the answer depends on each left row alone, so signs and counts of the left pass through. Only rows that meet a
+        changed right row can get another answer; both their answers are computed, so that no matches need to be
+        counted. If c has equalities, both sides are first cut down to the keys of the change.
+    Unsafe: if T tested only a part of c, including its treatment of NULL: NOT IN is an anti join on `l = r or (l = r)
+        is null`, so a NULL among the changed right rows meets every left row.
     Citation: [GriffinKumar98] sections 4 and 5, made exact for bags and deletions.
     """
     left, right = m.sides()

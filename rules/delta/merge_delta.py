@@ -15,8 +15,8 @@ def merge_delta(m: Match[QueryOp]) -> Iterator[Result]:
 
     Matches:  Q                   Yields:  Q.new = net(Q.old + delta Q)
 
-    Why: where the old snapshot is kept as a state, reading and merging it is cheaper than computing it again.
-    Unsafe: with sets for bags: counts are added, so deleting one of two equal rows leaves one.
+    Why: if the old snapshot is kept as a state, to read and merge it is cheaper than to compute it again.
+    Unsafe: with sets instead of bags: counts are added, so that deleting one of two equal rows leaves one.
     Citation: [Tempura] equation 1 and rule (3) of figure 3.
     """
     if m.relation.changed:

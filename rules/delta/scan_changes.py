@@ -16,12 +16,13 @@ def scan_changes(m: Match[Scan]) -> Iterator[Result]:
 
     Matches:  scan R              Yields:  delta(R) = net(changes R)
 
-    Why: everything incremental starts here; the change feed is as small as the change. Netted over the columns that
-        the query reads, an update of others is gone at once, and a row that came and went within the run is never
-        looked at: an expression that fails on it must not fail the run. A change of one sign is net as it is; a small
-        one in which no row came and went is looked at as it is: netting costs more than it spares.
-    Unsafe: for a source that cannot tell its changes between the two positions (files were rewritten, history is
-        gone): then no delta exists and only computing again is left.
+    Why: every incremental plan starts here; the change feed is as small as the change. The delta is netted over the
+        columns that the query reads. So an update of other columns disappears at once, and a row that came and went
+        within the run is never evaluated: an expression that fails on it must not fail the run. A change of one sign is
+        already net. A small change in which no row came and went is used as it is, because netting costs more than it
+        saves.
+    Unsafe: for a source that does not know its changes between the two positions (files were rewritten, history is
+        gone): then there is no delta, and the source must be computed again.
     Citation: [Tempura] section 4.1.
     """
     if m.tells_changes:

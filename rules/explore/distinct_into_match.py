@@ -18,8 +18,8 @@ def distinct_into_match(m: Match[Aggregate]) -> Iterator[Result]:
 
     Why: INTERSECT and EXCEPT are written so. A change of R then meets each value of L once, from the kept distinct
         values of L, instead of all its rows.
-    Unsafe: where c reads another column of L: two rows of one value may differ in it. Where equal values are not the
-        same (-0.0 and 0.0): c could tell them apart.
+    Unsafe: if c reads another column of L, in which two rows of one value may differ; or if equal values are not
+        identical (-0.0 and 0.0), so that c could tell them apart.
     Citation: [Graefe95]; [GuptaHarinarayanQuass95] on moving aggregates through joins.
     """
     columns = [e.id for _, e in m.op.keys if isinstance(e, Col)]

@@ -14,11 +14,10 @@ def inner_into_join(m: Match[Join]) -> Iterator[Result]:
     """An inner join over a left, semi, anti or existence join joins the left side of that one first.
 
     Matches:  (A op R) |x| S on c
-    Yields:   filter c_r ((A |x| S on c_a) op R)       c_r: what of c reads columns that op adds; c_a: the rest
+    Yields:   filter c_r ((A |x| S on c_a) op R)       c_r: conjuncts of c on columns that op adds; c_a: the others
 
-    Why: a change of S meets A first and R after that, so R is asked about few rows; otherwise A op R is worked out
-        whole.
-    Unsafe: if c_r went below op: a pad would never be tested by it. For a full join, whose rows of R without a partner
+    Why: a change of S meets A first and then R, so only few rows of R are needed; otherwise A op R is computed whole.
+    Unsafe: if c_r moved below op, where it would never test a pad; for a full join, whose rows of R without a partner
         may meet S.
     Citation: [GalindoLegariaRosenthal97] on joins and outer joins that reorder freely; [Graefe95].
     """

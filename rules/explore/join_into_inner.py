@@ -11,16 +11,16 @@ from tidemill.rule.rule import rule
 
 @rule(Join, kind={"left", "semi", "anti", "existence"})
 def join_into_inner(m: Match[Join]) -> Iterator[Result]:
-    """A left, semi, anti or existence join over an inner join that asks one of its inputs alone joins that input first.
+    """A left, semi, anti or existence join whose condition reads one input of an inner join moves to that input.
 
     Matches:  (A |x| S) op R on c, c reading columns of A and R alone
     Yields:   (A op R) |x| S
 
-    Why: what depends on a changed row of R is then found in A, and only that meets S; above the inner join all of
-        A |x| S is needed to find it.
-    Unsafe: where c reads columns of S too. Each pair of the inner join has the partners of its row of A, whichever they
-        are, so bags, NULLs and NOT IN need no care; for a full join it is wrong, whose rows of R without a partner are
-        padded once and not per row of S.
+    Why: the rows that depend on a changed row of R are then found in A, and only these meet S; above the inner join,
+        all of A |x| S is needed to find them.
+    Unsafe: if c reads columns of S too. Each pair of the inner join has the partners of its row of A, whichever they
+        are, so bags, NULLs and NOT IN need no care. A full join pads rows of R without a partner once, not per row of
+        S.
     Citation: [GalindoLegariaRosenthal97] on joins and outer joins that reorder freely; [Graefe95].
     """
     if not m.relation.props.reproducible:

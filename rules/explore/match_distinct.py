@@ -11,14 +11,15 @@ from tidemill.rule.rule import rule
 
 @rule(Join, kind={"semi", "anti", "existence"})
 def match_distinct(m: Match[Join]) -> Iterator[Result]:
-    """A semi, anti or existence join asks for the distinct values of its right side alone.
+    """A semi, anti or existence join needs only the distinct values of its right side.
 
     Matches:  L op R on c, op one of semi, anti and existence
     Yields:   L op distinct_r(R), r the columns of R that c reads
 
-    Why: the distinct values with their counts can be kept, and change only where the first row of a value comes or the
-        last one goes; most changes of R then reach nothing above.
-    Unsafe: where equal values are not the same (-0.0 and 0.0, strings under a collation): c could tell them apart.
+    Why: the distinct values with their counts can be kept. They change only when the first row of a value comes or the
+        last one goes, so most changes of R end there.
+    Unsafe: if equal values are not identical (-0.0 and 0.0, strings under a collation), so that c could tell them
+        apart.
     Citation: [Graefe95]; counts per value as in [GriffinKumar98].
     """
     if not m.relation.props.reproducible:

@@ -11,14 +11,14 @@ from tidemill.rule.rule import rule
 
 @rule(Scan)
 def read_once(m: Match[Scan]) -> Iterator[Result]:
-    """Where a query reads a source in several places, each takes its columns from one reading of them all.
+    """Several scans of one source take their columns from a single scan of all these columns.
 
     Matches:  scan S [a], with scan S [b, c] elsewhere in the query
     Yields:   project [a] (scan S [a, b, c]), the same scan for both
 
-    Why: rows of the same keys are looked for once for all places, and what is found is small. Reading a source twice
-        costs twice; only a scan of the same columns would be shared without this.
-    Unsafe: if the columns were those of one of the places: joined with itself, both sides would have the same ones.
+    Why: reading a source twice costs twice, and without this only scans of the same columns would be shared. Rows of
+        the same keys are also looked up once for all scans, and the result is small.
+    Unsafe: if the columns were those of one of the scans: in a self-join both sides would have the same ones.
     Citation: common sub-expressions, as in [Graefe95]; shared deltas of self-joins as in [Tempura] section 4.1.
     """
     source, places = m.op.source, m.query.scans(m.op.source)

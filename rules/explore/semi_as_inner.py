@@ -12,14 +12,15 @@ from tidemill.rule.rule import rule
 
 @rule(Join, kind="semi")
 def semi_as_inner(m: Match[Join]) -> Iterator[Result]:
-    """A semi join whose right side has a key that is bound is an inner join, of which the left columns are shown.
+    """A semi join whose condition binds a key of its right side is an inner join, projected to the left columns.
 
     Matches:  L semi R on l = r and ..., r a key of R
     Yields:   project_L (L |x| R)
 
-    Why: an inner join has one term per changed input, without asking again before and after, and can start from either.
-    Unsafe: without the key: a row of L would come once per row of R that it meets. That it is a key by Spark's own
-        grouping is enough, as equalities compare alike.
+    Why: an inner join has one term per changed input, needs no answers before and after, and can start from either
+        side.
+    Unsafe: if r is not a key: a row of L would come once per row of R that it meets. A key by Spark's own grouping
+        suffices, as equalities compare alike.
     Citation: [Graefe95]; keys as in [Tempura] section 4.1.
     """
     if not m.relation.props.reproducible:

@@ -1,4 +1,4 @@
-"""What of an aggregate's change does not hang on the update, kept as aggregates of their own (DBToaster; HOV)."""
+"""Aggregates of an aggregate's join halves, which do not depend on the update, kept as relations (DBToaster; HOV)."""
 
 from tidemill.rule.pack import Pack
 

@@ -21,13 +21,13 @@ def pre_aggregated_join(m: Match[Aggregate]) -> Iterator[Result]:
               half is a call of its aggregate. combine: counts multiply, and parts with the count of the other half.
               S a join of several inputs: halved in turn; up to three inputs in each connected way, more in one
 
-    Why: M and N do not hang on the update and are smaller than their inputs; kept as states, an update of R meets one
-        group of N for each key and not all the rows below it. Each is an aggregate, and followed like any other.
-    Unsafe: with a sum alone as the part: a group of NULLs would count as 0, so the count of what is known is beside it.
-        If a half grouped by values that are equal but not alike (0.0 and -0.0) to what is computed of them; and with
-        sums of floats, whose exact expansions have no product: such an argument is a key of its half, counted.
-    Citation: [DBToaster]; [Tempura] equation 5. The paper's example puts IF(SUM(x) IS NULL, ...) for the sum of
-        IF(x IS NULL, ...); here a call that reads both halves keeps the columns that it reads.
+    Why: M and N do not depend on the update and are smaller than their inputs. Kept as states, an update of R meets one
+        group of N for each key, not all its rows. Each is an ordinary aggregate, with its own delta.
+    Unsafe: if the sum is the only part: a group of NULLs would count as 0, so the count of non-NULL values is kept too.
+        If a half groups equal values that an expression can tell apart (0.0 and -0.0). For sums of floats, whose exact
+        expansions have no product: their argument becomes a key of its half, with a count.
+    Citation: [DBToaster]; [Tempura] equation 5. The paper's example replaces the sum of IF(x IS NULL, ...) by IF(SUM(x)
+        IS NULL, ...); here a call that reads both halves keeps the columns that it reads.
     """
     if m.partial() is None or not m.inputs[0].props.reproducible:
         return

@@ -18,12 +18,12 @@ def pre_aggregated_pads(m: Match[Aggregate]) -> Iterator[Result]:
 
     Matches:  g(L =x| R on c), or over a projection of it, all calls additive
     Yields:   d parts(g) = d parts(g(L |x| R))  +per key  d parts(g(pad(L |> K)))
-              with K the distinct values in R of the columns that c looks at
+              with K the distinct values in R of the columns that c reads
 
-    Why: pairs are an inner join, of which `pre_aggregated_join` keeps the halves. K is an aggregate too, kept with the
-        count of each value: only values that come first or go last change it, so that most changes of R reach no pad.
-    Unsafe: with K of values that are equal but not alike to c (floats, strings with a collation): nothing is yielded. A
-        pad counts in COUNT(*) and not in COUNT(r.x): both terms have the parts of every call, of NULLs in the pads.
+    Why: the pairs are an inner join, whose halves `pre_aggregated_join` keeps. K is an aggregate too, kept with the
+        count of each value. Only values that come first or go last change it, so most changes of R reach no pad.
+    Unsafe: if c can tell apart equal values in K (floats, strings with a collation): nothing is yielded. A pad counts
+        in COUNT(*) but not in COUNT(r.x): both terms have the parts of every call, computed from NULLs in the pads.
     Citation: [DBToaster]; [Tempura] section 4.2 (3), whose example is an aggregate over an outer join.
     """
     partial = m.partial()
@@ -47,7 +47,7 @@ def pre_aggregated_pads(m: Match[Aggregate]) -> Iterator[Result]:
 
 
 def _pads(m: Match[Aggregate], op: Join, left: Relation, right: Relation) -> Relation | None:
-    """The padded rows of a left outer join, from the distinct values that its condition looks at."""
+    """The padded rows of a left outer join, from the distinct values that its condition reads."""
     read = frozenset[int]().union(*(m.query.columns_of(c) for c in op.condition))
     looked = [c for c in right.columns if c in read]
     if not looked or not all(is_exact(m.types.type(c)) for c in looked):

@@ -1,4 +1,4 @@
-"""Parts kept at the grain of lineage keys, and an answer function above them (Fegaras, MRQL)."""
+"""Parts kept per lineage key, and an answer function above them (Fegaras, MRQL)."""
 
 from tidemill.rule.pack import Pack
 

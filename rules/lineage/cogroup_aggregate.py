@@ -14,21 +14,21 @@ from tidemill.tvr.form import ATTRIBUTE, ATTRIBUTE_DELTA
 
 @rule(Aggregate)
 def cogroup_aggregate(m: Match[Aggregate]) -> Iterator[Result]:
-    """An aggregate over an inner join keeps the parts of what it counts per lineage key, apart from the rows they meet.
+    """An aggregate over an inner join keeps the parts of its counted side per lineage key, before the join.
 
     Matches:  g_k(F |x| R on c), the calls of g reading columns of F alone (several inputs of a join may be F)
     Yields:   h = g_t(F)                      t, the lineage key: the columns of F that k or c reads
               parts(g)    = gather(parts(h) |x| R)
               d parts(g)  = gather(d parts(h) |x| R.new  +  parts(h).old |x| dR)
-              gather adds up parts per k, each as often as the count of its row says, taken away if that is negative
+              gather adds up parts per k, each as often as the count of its row says, subtracted if that is negative
 
-    Why: all rows of F with one t meet the same rows of R, so their parts may be added up before the join. A change of
-        R meets parts instead of rows: a partner that arrives late finds in h what was waiting for it.
+    Why: all rows of F with one t meet the same rows of R, so their parts may be added up before the join. A change of R
+        meets parts instead of rows: a partner that arrives late finds in h the rows that waited for it.
     Unsafe: as published, h(S + dS, T + dT) is merged from h(S, T) and h(dS, dT) alone: a row of S now and its partner
-        in T a run later give nothing, and many-to-many joins and deletions are excluded. So parts(h) and R stay apart
-        (the paper's coGroup, which is a homomorphism for any join), and the cross terms are the answer function.
-        Where equal values of t are not the same (-0.0 and 0.0, strings under a collation), c could tell them apart:
-        nothing is yielded then, nor where a part cannot be taken away (sums of floats and of wide decimals).
+        in T a run later give nothing, and many-to-many joins and deletions are excluded. So parts(h) and R stay
+        separate (the paper's coGroup, which is a homomorphism for any join), and the cross terms are the answer
+        function. Nothing is yielded if c could tell apart equal values of t (-0.0 and 0.0, strings under a collation),
+        or if a part cannot be subtracted (sums of floats and of wide decimals).
     Citation: [Fegaras16] sections 2 and 8, made exact; [YanLarson95] on aggregating before the join.
     """
     partial, calls = m.partial(), m.additive_calls()

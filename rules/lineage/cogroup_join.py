@@ -11,14 +11,14 @@ from tidemill.rule.rule import rule
 
 @rule(Join)
 def cogroup_join(m: Match[Join]) -> Iterator[Result]:
-    """A join keeps what its inputs have per lineage key: the rows that meet what arrives later.
+    """A join keeps its inputs per lineage key: the rows that later arrivals meet.
 
     Matches:  L op R on l = r and ..., op any join of any number of inputs
-    Yields:   keep(L), keep(R), of those that are more than rows of a source as they come
+    Yields:   keep(L), keep(R), unless they are just rows of a source
 
-    Why: the pair of both inputs by key merges by addition, whatever the join; what changes above it are the cross terms
-        of the changed keys, which other rules say, and they need L.old and R.old or R.new. Kept, these are read instead
-        of being computed from the sources, or where the sources have forgotten them.
+    Why: the pair of both inputs by key merges by addition, whatever the join. The changes above it are the cross terms
+        of the changed keys, which other rules yield from L.old and R.old or R.new. If these are kept, they are read
+        instead of computed from the sources, even after the sources have lost them.
     Unsafe: as published, without that state, for any join whose partners may come in different runs: h(dL, dR) is empty
         for a row of L now and its partner later. Rows of a source need no state: the source is one.
     Citation: [Fegaras16] section 5 (coGroup), whose merge is exact; its section 8.1 leaves many-to-many joins out.
@@ -32,7 +32,7 @@ def cogroup_join(m: Match[Join]) -> Iterator[Result]:
 
 
 def _is_there(m: Match[Join], relation: Relation) -> bool:
-    """True for rows of a source as they come, and for an aggregate whose parts can be kept instead."""
+    """True for unchanged rows of a source, and for an aggregate whose parts can be kept instead."""
     op, inputs = next(m.ways(relation))
     if isinstance(op, Aggregate):
         return m.partial_of(op) is not None

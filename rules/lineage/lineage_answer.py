@@ -17,17 +17,17 @@ OVER_DISTINCT = frozenset({"count", "sum", "avg"})
 
 @rule(Aggregate)
 def lineage_answer(m: Match[Aggregate]) -> Iterator[Result]:
-    """An aggregate with calls that do not add up is an answer function over parts per group and value.
+    """An aggregate with calls that are not additive is an answer function over parts per group and value.
 
     Matches:  g_k(R), some calls min, max, distinct and the like, the others additive
     Yields:   h = g'_(k, v)(R)           v, the lineage key: the columns that the former read; g' the additive calls
-              g        = a(parts(h))     a adds up the parts per k, and works the rest out from the v that are there
+              g        = a(parts(h))     a adds up the parts per k, and computes the other calls from the existing v
               delta g  = a(P + d parts(h)) - a(P)      with P = parts(h).old |x K, K = the keys k of d parts(h)
 
-    Why: h merges by addition, so deletions are as good as insertions: the next extreme, and what else is there of a
-        value, stand in h. R itself is not read, and only touched groups are answered anew.
-    Unsafe: for calls that see how often a value comes, or in which order (percentile, first, lists), and where equal
-        values are not the same (-0.0 and 0.0): nothing is yielded. Where values hardly repeat, h is as large as R.
+    Why: h merges by addition, so deletions are as easy as insertions: h holds the next extreme and the other rows of a
+        value. R itself is not read, and only touched groups are answered again.
+    Unsafe: for calls that depend on the multiplicity or order of values (percentile, first, lists), and if equal values
+        are not identical (-0.0 and 0.0): nothing is yielded. If values hardly repeat, h is as large as R.
     Citation: [Fegaras16] section 2, its count of distinct elements and section 9; made exact under deletions by counts.
     """
     calls = [(c, e) for c, e in m.op.calls if additive(m.query, m.types, e) is not None]
@@ -58,7 +58,7 @@ def lineage_answer(m: Match[Aggregate]) -> Iterator[Result]:
 
 
 def _of_values(m: Match[Aggregate], expr: Expr) -> bool:
-    """True for a call whose value depends on which values there are, and on nothing else."""
+    """True for a call whose value depends only on the set of existing values."""
     info = m.query.info(expr)
     call = info.aggregate if info else None
     if call is None:

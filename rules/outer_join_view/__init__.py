@@ -1,4 +1,4 @@
-"""Outer joins by what a change affects directly, and what of the previous content indirectly (Larson & Zhou; OJV)."""
+"""Outer joins: the rows affected directly, and those of the old content affected indirectly (Larson & Zhou; OJV)."""
 
 from tidemill.rule.pack import Pack
 

@@ -22,14 +22,14 @@ def indirectly_affected(m: Match[Join]) -> Iterator[Result]:
               pads(A; P, D) = pad(A |x| V), V the values in the pairs of P, less those in the pairs of P + D
               and Q as a state that is worth keeping
 
-    Why: which left rows gain their first partner or lose their last is asked of Q's own old rows and of the pairs that
-        change, and not of R's old and new content. Where only R changes, R is not read at all.
-    Unsafe: if pads were told by a NULL that a pair can have as well (then `told_apart` marks the pairs first); or if V
-        were of values that are equal but not alike to c: floats go by their text, and for other such types nothing is
+    Why: the left rows that gain their first partner or lose their last follow from Q's own old rows and the pairs that
+        change, without R's old and new snapshots. If only R changes, R is not read at all.
+    Unsafe: if pads were recognised by a NULL that a pair can have too (`told_apart` marks the pairs first). If V held
+        values that are equal but that c can tell apart: floats go by their text; for other such types nothing is
         yielded.
-    Citation: [LarsonZhou07], [Tempura] equation 4. Open there, and decided here. Bags: the paper has keys; here V holds
-        the values that c looks at (rows alike in them meet the same partners), pairs are counted by V, and how often a
-        pad comes or goes is how often its row stands in A. Both inputs at once: dR meets L.old, dL meets R.new.
+    Citation: [LarsonZhou07], [Tempura] equation 4. They leave open what is decided here. Bags: the paper has keys; here
+        V holds the values that c reads (rows with equal values meet the same partners), pairs are counted by V, and a
+        pad comes or goes as often as its row occurs in A. Both inputs at once: dR meets L.old, dL meets R.new.
     """
     if not m.relation.props.reproducible:
         return
@@ -67,7 +67,7 @@ def indirectly_affected(m: Match[Join]) -> Iterator[Result]:
 
 
 def _padded(m: Match[Join], missing: Relation, rows: Built) -> Built:
-    """Rows of one side with NULLs for the other."""
+    """Rows of one side with NULLs for the other side."""
     return pad(tuple((c, m.types.type(c)) for c in missing.columns), rows)
 
 

@@ -12,16 +12,17 @@ from tidemill.rule.rule import rule
 
 @rule(Join, kind={"left", "full"})
 def told_apart(m: Match[Join]) -> Iterator[Result]:
-    """A left or full outer join whose pads may look like pairs is one with marked sides, without its marks.
+    """A left or full outer join whose pads may look like pairs is a join of marked sides, without the marks.
 
     Matches:  Q = L =x| R on c, no column of R (full: or none of L) that is NULL in no pair
     Yields:   Q.new = f(Q'.new), Q.old = f(Q'.old), delta Q = f(delta Q')
               with Q' = L =x| (R, true), a mark on each side that needs one, and f the projection to the columns of Q
 
-    Why: on l <=> r, l < r or no condition a row of NULLs can be a partner. In Q' its mark tells it from a pad, so that
-        Q' can be followed through its own old rows; it is kept in the place of Q.
-    Unsafe: for nothing; where an equality tells pads from pairs it would only make rows wider, and yields nothing.
-    Citation: [LarsonZhou07], which takes it that each table has a column without NULLs.
+    Why: on l <=> r, l < r or no condition, a row of NULLs can be a partner. In Q' its mark distinguishes it from a pad,
+        so that Q' can be followed through its own old rows; it is kept in place of Q.
+    Unsafe: never. If an equality already distinguishes pads from pairs, a mark would only make rows wider: nothing is
+        yielded.
+    Citation: [LarsonZhou07], which assumes that each table has a column without NULLs.
     """
     if not m.relation.props.reproducible:
         return

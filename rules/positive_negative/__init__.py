@@ -1,4 +1,4 @@
-"""What is never retracted now, the rest when it is due (stream computing; Tempura IM-2)."""
+"""The part of a query that is never retracted now, the rest when it is due (stream computing; Tempura IM-2)."""
 
 from tidemill.rule.pack import Pack
 

@@ -12,14 +12,14 @@ from tidemill.tvr.form import ATTRIBUTE, ATTRIBUTE_DELTA, NEGATIVE, POSITIVE
 
 @rule(Aggregate)
 def aggregate_of_parts(m: Match[Aggregate]) -> Iterator[Result]:
-    """An additive aggregate of a relation that has parts merges the aggregates of the two.
+    """An additive aggregate of a relation with a positive and a negative part merges the aggregates of the two.
 
     Matches:  g(R), R = R+ + R-
     Yields:   parts(g(R))    = parts(g(R+))    +per key  parts(g(R-))
               d parts(g(R))  = d parts(g(R+))  +per key  d parts(g(R-))
 
-    Why: g(R+) is kept and followed early and is never taken back; g(R-) is worked out when the result is due.
-    Unsafe: for min, max and DISTINCT, whose values do not merge by addition; they keep the whole of R.
+    Why: g(R+) is kept and followed early and is never retracted; g(R-) is computed when the result is due.
+    Unsafe: for min, max and DISTINCT, whose values do not merge by addition; they need the whole of R.
     Citation: [Tempura] section 4.2, "similar decomposition holds for the aggregate".
     """
     (rows,) = m.inputs

@@ -11,14 +11,14 @@ from tidemill.tvr.form import NEGATIVE, POSITIVE
 
 @rule(Join, kind="inner")
 def inner_join_parts(m: Match[Join]) -> Iterator[Result]:
-    """An inner join of relations that have parts has them too: the join of the positive ones, and the rest.
+    """An inner join of relations that are split has the same split: the join of the positive parts, and the rest.
 
     Matches:  R1 |x| R2 |x| R3                    Yields:  Q = P + N
               with P = R1+ |x| R2+ |x| R3+
                    N = R1- |x| R2 |x| R3  +  R1+ |x| R2- |x| R3  +  R1+ |x| R2+ |x| R3-
 
-    Why: what was split below a join stays split above it, up to the aggregate that merges the two.
-    Unsafe: with whole inputs on both sides of a negative part, rows of R1- |x| R2- would count twice.
+    Why: a split below a join stays a split above it, up to the aggregate that merges the two parts.
+    Unsafe: with whole inputs on both sides of a negative part: rows of R1- |x| R2- would count twice.
     Citation: [Tempura] section 4.2 (IM-2): Q+ of a join is the join of the inputs' Q+.
     """
     if not m.relation.props.reproducible:

@@ -11,13 +11,13 @@ from tidemill.tvr.form import NEGATIVE, POSITIVE
 
 @rule(Filter, Project, RowWise, Union)
 def linear_parts(m: Match[Filter | Project | RowWise | Union]) -> Iterator[Result]:
-    """A linear operator over relations that have parts has them too.
+    """A linear operator over relations with positive and negative parts has them too.
 
     Matches:  f(R)                Yields:  Q = f(R+) + f(R-)
               R + S                        Q = (R+ + S+) + (R- + S-)
 
-    Why: what was split below stays split above, up to the aggregate that merges the two.
-    Unsafe: for nothing that looks at more than one row; such operators are not linear.
+    Why: a split below stays a split above, up to the aggregate that merges the two parts.
+    Unsafe: for operators that combine several rows; these are not linear.
     Citation: [Tempura] section 4.2 (IM-2).
     """
     rest = [m.linked(NEGATIVE, i) for i in m.inputs]

@@ -12,17 +12,17 @@ from tidemill.tvr.form import NEGATIVE, POSITIVE
 
 @rule(Join, kind={"left", "full"})
 def outer_join_parts(m: Match[Join]) -> Iterator[Result]:
-    """A left or full outer join is its pairs, and its padded rows apart.
+    """A left or full outer join splits into its pairs and its padded rows.
 
     Matches:  L =x| R on c                                  Yields:  Q = P + N
               with P = L+ |x| R+                            the pairs that stay while L and R only grow
                    N = L+ |x| R-  +  L- |x| R  +  pad(L |> R)   (full: + pad(R |> L)), the rest
-              L+ and L- the parts of L; L itself and nothing, where it has none
+              L+ and L- the parts of L; L itself and nothing, if it has none
 
-    Why: a pair once found is never taken back while rows only arrive, so it can be worked on early; a row without a
-        partner may find one until the data is complete, so its pad is best left until the result is due.
-    Unsafe: over inputs that give another answer each time (ties under a limit): a row could be paired in P and padded
-        in N. Otherwise Q = P + N holds for any bags; under deletions P may shrink, and then little is won.
+    Why: a pair is never retracted while rows only arrive, so it can be computed early. A row without a partner may find
+        one until the data is complete, so its pad is best left until the result is due.
+    Unsafe: over inputs that are not reproducible (ties under a limit): a row could be paired in P and padded in N.
+        Otherwise Q = P + N holds for any bags; under deletions P may shrink, and then little is gained.
     Citation: [Tempura] equation 3 (IM-2); the parts carried through nested joins as in its figure 3b, made exact.
     """
     if not m.relation.props.reproducible:

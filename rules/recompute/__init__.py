@@ -1,4 +1,4 @@
-"""The difference of two full computations: always there, so the best plan is never worse than batch."""
+"""The difference of two full computations: always possible, so the best plan is never worse than batch."""
 
 from tidemill.rule.pack import Pack
 

@@ -15,9 +15,10 @@ def difference(m: Match[QueryOp]) -> Iterator[Result]:
 
     Matches:  Q                   Yields:  delta = net(Q.new - Q.old)
 
-    Why: it needs nothing of the operator, so it ends every search: the best plan is never worse than computing again,
-        and an operator without a rule of its own is recomputed alone, not the whole view with it.
-    Unsafe: if Q is free in its answers and the old one is computed again instead of being read where it was kept.
+    Why: it requires nothing of the operator. So every search has a plan, never worse than computing everything again,
+        and an operator without a rule is recomputed alone, not the whole view with it.
+    Unsafe: if Q is not reproducible and the old snapshot is computed again instead of being read from where it was
+        kept.
     Citation: [Tempura] section 4.1 (inverse of the merge operator).
     """
     if m.relation.changed:

@@ -1,1 +1,1 @@
-"""What things are worth: the interface to cost models, sizes, distinct values, and every guess."""
+"""Estimation: the interface to cost models, cardinalities, distinct values, and all guesses."""

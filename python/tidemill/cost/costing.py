@@ -1,4 +1,4 @@
-"""What the search asks of a cost model, and the facts that it gives."""
+"""The interface of cost models, and the facts that they estimate from."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ NO_ROWS = RowCount(0.0)
 CpuMs = NewType("CpuMs", float)
 """Executor CPU milliseconds."""
 BROADCAST_ROWS = 500_000
-"""Estimated rows up to which keys, and what a change joins with, are broadcast, whatever Spark would guess."""
+"""Largest estimated number of rows for which keys, and a change's partners in a join, are broadcast."""
 LOOKED_UP_KEYS = 500
-"""Keys up to which they are looked up in a state that is in their order; of more, nearly every page has one."""
+"""Largest number of keys for a look-up in an ordered state; with more keys, nearly every page has one of them."""
 PAGE_ROWS = 1_000
-"""Rows of a page of a file in order: what is read for a key."""
+"""Rows of one page of an ordered file: the amount read per key."""
 LONG_DIGITS = 18
-"""Of a decimal that is kept in a long."""
+"""Largest precision of a decimal that is stored in a long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known when costs are estimated.
+    """Known facts from which costs are estimated.
 
     Attributes:
         query: the query and its expressions.
-        steps: size and change of each source, for each step of the timeline.
-        selectivity: of each join of the query, by its condition: rows out per product of rows in.
-        kept: rows of what is kept.
-        known: rows of groups that were measured, or that are given, instead of being estimated.
-        sizes: rows of each relation by number, once: they are the same in whichever way it is written.
-        distinct: how many values columns have; None if nothing is known.
+        steps: sizes and change of each source, for each transition of the timeline.
+        selectivity: of each join of the query, by its condition: output rows per product of input rows.
+        kept: rows of states, of the content and of the held change.
+        known: rows of groups that were measured or given, in place of an estimate.
+        sizes: rows of each relation, by its number; the same for all ways to write it.
+        distinct: distinct values of columns; None if nothing is known.
     """
 
     query: Query
@@ -52,18 +52,19 @@ class Facts:
     distinct: Distinct | None = None
 
     def groups(self, keys: Iterable[Expr], rows: float) -> float:
-        """How many different values keys have in so many rows."""
+        """Expected number of distinct values of `keys` among `rows` rows."""
         if self.distinct is None:
             return rows * VALUES_PER_ROW
         return self.distinct.number({column for key in keys for column in self.query.columns_of(key)}, rows)
 
     def source_at(self, source: int, time: Time | None) -> SourceChange | None:
-        """What is known of a source after the last step before a moment (None: the last); before all, of the first."""
+        """Facts about a source at a moment: those of the last transition before it, at moment 0 those of the first.
+        None for the moment: the last one."""
         until = len(self.steps) if time is None else max(time, 1)
         return next((s[source] for s in reversed(self.steps[:until]) if source in s), None)
 
     def change_over(self, source: int, start: Time, end: Time) -> tuple[float, float] | None:
-        """Rows inserted and deleted between two moments; None if one of the steps does not know."""
+        """Rows inserted and deleted between two moments; None if they are unknown for one of the transitions."""
         inserts = deletes = 0.0
         for step in self.steps[start:end]:
             change = step.get(source)
@@ -75,16 +76,16 @@ class Facts:
         return inserts, deletes
 
     def read_over(self, source: int, start: Time, end: Time) -> float:
-        """Rows of files that are read whole to tell a change between two moments."""
+        """Rows of the files that are read whole to find a change between two moments."""
         changes = (step[source] for step in self.steps[start:end] if source in step)
         return sum(change.read or 0.0 for change in changes if change.changed)
 
     def segments(self, state: str) -> float:
-        """Rows of a state's pieces after the first."""
+        """Rows of a state's segments: all its pieces after the first."""
         return self.kept.state(state).segments
 
     def kept_rows(self, op: StateScan | ResultScan | HeldScan) -> float:
-        """Rows of what a scan of something kept reads."""
+        """Rows that a scan of a state, the content or the held change reads."""
         return self.kept.read(op)
 
 
@@ -92,7 +93,7 @@ _VALUE_BYTES = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "date": 4, "f
 
 
 def row_bytes(types: Iterable[str]) -> int:
-    """Bytes of a row with columns of these types, as Spark guesses them; nested ones count like its binary ones.
+    """Bytes of a row with columns of these types, as Spark estimates them; nested types count like its binary type.
 
     >>> row_bytes(["long", "integer", "decimal(7,2)", "decimal(38,2)", "string"])
     64
@@ -108,15 +109,15 @@ def _value_bytes(kind: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What an operator reads.
+    """An input of an operator.
 
     Attributes:
         group: its number.
-        rows: how many there are.
-        form: the kind of form of a relation that it is; None if it is of none.
-        from_base: rows of these that come from a state's base, where each key has its rows once and for all: to bring
-            others together with them, they need not be brought together themselves.
-        row_bytes: bytes of a row, as Spark counts them when it decides what to broadcast.
+        rows: its estimated rows.
+        form: its kind of form; None if it is no form of a relation.
+        from_base: rows among these that come from a state's base, which has each key once: when other rows are merged
+            with them, they need no exchange.
+        row_bytes: bytes of a row, as Spark estimates them to decide on a broadcast.
     """
 
     group: int
@@ -128,12 +129,12 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class OperatorWork:
-    """An operator of a plan at a run.
+    """The work of one operator of a plan at a run.
 
     Attributes:
-        op, inputs: the operator and what it reads.
-        cost: of one time.
-        times: how often it is carried out.
+        op, inputs: the operator and its inputs.
+        cost: CPU milliseconds of executing it once.
+        times: number of executions.
     """
 
     op: Op
@@ -143,59 +144,60 @@ class OperatorWork:
 
 
 class CostModel(Protocol):
-    """Estimates rows and CPU time, one operator at a time."""
+    """Estimates rows and CPU milliseconds, one operator at a time."""
 
     @property
     def name(self) -> str:
-        """The value of spark.tidemill.cost.model that asks for it."""
+        """The value of spark.tidemill.cost.model that selects this model."""
         ...
 
     @property
     def noise(self) -> float:
-        """Differences below this say nothing: a plan that costs less is good enough."""
+        """The smallest meaningful difference of costs: below it two plans are equally good."""
         ...
 
     def rows(self, op: Op, inputs: Sequence[RowCount], facts: Facts) -> RowCount:
-        """Rows that an operator puts out, given those of its inputs."""
+        """Estimated number of output rows of an operator, given the rows of its inputs."""
         ...
 
     def cost(self, op: Op, reads: Sequence[Read], output: RowCount, facts: Facts) -> CpuMs:
-        """CPU time of the operator alone."""
+        """CPU milliseconds of the operator alone, without its inputs."""
         ...
 
     def reading(self, files: float, rows: float) -> CpuMs:
-        """CPU time to read and merge so many rows of a state, in so many files."""
+        """CPU milliseconds to read and merge `rows` rows of a state from `files` files."""
         ...
 
     def total(self, work: Sequence[OperatorWork]) -> CpuMs:
-        """CPU time of all operators of a run together."""
+        """CPU milliseconds of all operators of a run together."""
         ...
 
     def save(self, rows: float) -> CpuMs:
-        """CPU time of a step that writes so many computed rows for a later run, or for several readers of its own."""
+        """CPU milliseconds of a step that writes `rows` computed rows, for a later run or several readers."""
         ...
 
     def load(self, rows: float) -> CpuMs:
-        """CPU time to read so many rows that an earlier run, or an earlier step, saved."""
+        """CPU milliseconds to read `rows` rows that an earlier run or step wrote."""
         ...
 
     def merging(self, files: float, rows: float, merged: float) -> CpuMs:
-        """CPU time of a step that reads so many rows of a state, in so many files, and writes `merged` ones."""
+        """CPU milliseconds of a step that reads `rows` rows of a state from `files` files and writes `merged` rows."""
         ...
 
     def ordering(self, rows: float) -> CpuMs:
-        """CPU time that a base of so many rows costs more to write in the order of a column, on small pages."""
+        """Additional CPU milliseconds to write a base of `rows` rows in the order of a column, on small pages."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A number that a cost model is made of.
+    """A constant of a cost model.
 
     Attributes:
         value, unit: milliseconds of executor CPU per something, unless the unit says otherwise.
         doc: what it is the cost of.
-        measured: whether `tidemill calibrate` measures it. A file may name others too; without, they are as shipped.
+        measured: `tidemill calibrate` measures it. A file may give values of other constants too; without, they keep
+            their shipped values.
     """
 
     name: str
@@ -207,13 +209,13 @@ class Constant:
 
 @runtime_checkable
 class Calibrated(CostModel, Protocol):
-    """A cost model whose constants depend on the machine."""
+    """A cost model with constants that depend on the machine."""
 
     @property
     def constants(self) -> Sequence[Constant]:
-        """Its constants; those of the model that is shipped have the shipped values."""
+        """The constants, with their values in this model."""
         ...
 
     def calibrated(self, values: Mapping[str, float]) -> CostModel:
-        """The same model with other values of constants, by name."""
+        """The same model with other values for the constants named."""
         ...

@@ -1,9 +1,9 @@
-"""How many distinct values columns have: what Spark's tables do not say.
+"""Distinct values of columns, which Spark's tables do not report.
 
-Columns that a query equates have the values of the smallest table that one of them is read from: equalities are taken
-to meet keys with foreign keys, and the other columns of that table to depend on its key. Columns that it groups
-by have few values until they are counted, others a share of the rows. Of n values so many rows meet n (1 - e^(-rows/n))
-(Cardenas).
+Equated columns have as many values as the smallest table among those that they are read from has rows: equalities are
+assumed to join foreign keys with keys, and the other columns of that table to depend on its key. A column that the
+query groups by is assumed to have few values until they are counted; other columns have a fixed fraction of the rows.
+Among r rows drawn from n values, n (1 - e^(-r/n)) distinct ones are expected (Cardenas, CACM 1975).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidemill.plan.ops import Aggregate, Filter, Join, Op, Project, Scan, Tree, 
 
 
 def met(values: float, rows: float) -> float:
-    """How many of so many values so many rows meet.
+    """Expected number of distinct values among `rows` draws from `values`.
 
     >>> round(met(100.0, 5.0)), round(met(100.0, 1000.0)), met(0.0, 5.0)
     (5, 100, 0.0)
@@ -29,23 +29,23 @@ def met(values: float, rows: float) -> float:
 
 
 class Distinct:
-    """Distinct values of columns of a memo's query.
+    """Estimates the distinct values of the columns of a memo's query.
 
     Args:
         memo: its relations say where columns come from, and which are equated.
-        rows: of each relation that is a scan.
-        measured: rows that aggregates were found to have, by relation: so many values their keys have.
+        rows: rows of each relation that is a scan.
+        measured: rows of aggregates by relation, as measured: the number of distinct values of their keys.
     """
 
     def __init__(self, memo: Memo, rows: Mapping[int, float], measured: Mapping[int, float]) -> None:
         self._memo = memo
         self._rows = rows
         self._same: dict[int, int] = {}
-        """Another column with the same values, on the way to the one that stands for all of them."""
+        """Maps a column to an equated one, on the way to the representative of all columns equated with it."""
         self._scans: dict[int, frozenset[int]] = {}
-        """Of a column that stands for others: the scans that they are read by."""
+        """Maps a representative to the scans that its columns are read by."""
         self._made: dict[int, tuple[frozenset[int], ...]] = {}
-        """Of a computed column: the columns that it is computed of, in each branch of a union."""
+        """Maps a computed column to the columns that it is computed from, one set per branch of a union."""
         self._groups: dict[frozenset[int], float] = {}
         self._found: dict[frozenset[int], float] = {}
         for tvr in memo.tvrs:
@@ -61,10 +61,10 @@ class Distinct:
                 self._groups[frozenset(map(self._root, keys))] = measured[tvr.number]
 
     def number(self, columns: Iterable[int], rows: float = inf) -> float:
-        """How many different combinations of their values so many rows have."""
+        """Expected number of distinct combinations of values of `columns` among `rows` rows."""
         roots = frozenset(map(self._root, columns))
         if roots not in self._found:
-            self._found[roots] = inf  # what a column says of itself, if it is equated with what it is computed of
+            self._found[roots] = inf  # for a column that is equated with one that it is computed from
             self._found[roots] = self._groups[roots] if roots in self._groups else self._at_most(roots)
         values = self._found[roots]
         if rows == inf:
@@ -72,18 +72,18 @@ class Distinct:
         return rows * VALUES_PER_ROW if values == inf else met(values, rows)
 
     def equated(self, a: frozenset[int], b: frozenset[int]) -> float | None:
-        """Values of two columns that a join equates; None if one is several columns, or read by no scan."""
+        """Distinct values of two equated columns; None if one side is several columns, or is read by no scan."""
         if len(a) != 1 or len(b) != 1:
             return None
         scans = self._scans.get(self._root(*a), frozenset())
         return self._smallest(scans)[1] if len(scans) > 1 else None
 
     def _at_most(self, roots: frozenset[int]) -> float:
-        """No more than what was counted of these and others together."""
+        """Estimated distinct values, bounded by the counts of column sets that contain these columns."""
         return min([self._number(roots), *(n for grouped, n in self._groups.items() if roots <= grouped)])
 
     def _number(self, roots: frozenset[int]) -> float:
-        values: dict[int, float] = {}  # of the columns of a scan together
+        values: dict[int, float] = {}  # distinct values of the columns of each scan together
         keyed = set()
         for root in roots:
             scans = self._scans.get(root, frozenset())
@@ -106,7 +106,7 @@ class Distinct:
         return prod(values.values()) * others
 
     def _share(self, columns: frozenset[int]) -> float:
-        """Values of what is computed of columns."""
+        """Distinct values of an expression over `columns`."""
         return min(GROUPED_VALUES, self.number(columns)) if columns else 1.0
 
     def _smallest(self, scans: frozenset[int]) -> tuple[int, float]:
@@ -141,7 +141,7 @@ class Distinct:
                 pass
 
     def _read_again(self, ways: Sequence[tuple[Op, tuple[int, ...]]]) -> None:
-        """A scan that takes its columns from another one of the same source: both have the same values."""
+        """Notes that a scan which takes its columns from another scan of the same source has the same values."""
         if not isinstance(ways[0][0], Scan):
             return
         for op, (other,) in ways[1:]:

@@ -1,4 +1,4 @@
-"""Snapshot sizes of the query's relations, bottom up, and from them the selectivity of its joins."""
+"""Cardinalities of the query's relations, bottom up, and the selectivities of its joins that follow from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidemill.plan.props import equi_keys
 
 @dataclass(frozen=True, slots=True)
 class SizeInputs:
-    """What sizes are estimated from."""
+    """The inputs of the estimation of sizes."""
 
     memo: Memo
     model: CostModel
@@ -31,13 +31,13 @@ def estimate(
 ) -> tuple[Facts, Mapping[int, float]]:
     """The facts of a planning call, and the rows of each relation before filters.
 
-    How often keys meet says `distinct`. Measured runs correct what this gets wrong.
+    `distinct` estimates how many keys the sides of a join share. Measured runs correct its errors.
 
     Args:
         root: the view's relation.
         states: the relation that each state keeps a form of.
-        measured: rows of what was written: so many the relations of states and of the content have.
-        partial: states with more rows than the relation that they keep parts of.
+        measured: measured rows of states and of the content, which are also the rows of their relations.
+        partial: states with more rows than the relation whose parts they keep.
     """
     selectivity: dict[tuple[Expr, ...], float] = {}
     rows: dict[int, RowCount] = {}
@@ -75,9 +75,10 @@ def estimate(
 def _join_selectivity(
     memo: Memo, op: Join, inputs: tuple[int, ...], base: Mapping[int, float], distinct: Distinct
 ) -> float:
-    """Rows out per product of rows in: each input in turn is divided by the number of keys that it shares with others.
+    """Output rows per product of input rows.
 
-    What it shares with one other input is a key of several columns, with at most as many values as either has rows.
+    Each input in turn is divided by the number of keys that it shares with the others. With each other input it shares
+    one key, possibly of several columns, with at most as many values as either has rows.
     """
     columns = [frozenset(memo.tvrs[i].props.columns) for i in inputs]
     sizes = [max(1.0, base[i]) for i in inputs]
@@ -100,7 +101,7 @@ def _join_selectivity(
                 continue
             met.update(b for _, b in links)
             fewer, more = sorted((sizes[i], sizes[j]))
-            values = fewer if fewer > 1 else more  # a single row is no table of keys
+            values = fewer if fewer > 1 else more  # a single row is not a table of keys
             each = [distinct.equated(a, b) or values for a, b in links]
             share /= each[0] if len(each) == 1 else min(prod(each), values)
         joined.add(j)

@@ -1,4 +1,4 @@
-"""Rows of what earlier runs kept: states, the view's content, and its change that is held back."""
+"""Rows that earlier runs kept: those of states, of the view's content, and of its held change."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tidemill.plan.ops import HeldScan, ResultScan, StateScan
 
 @dataclass(frozen=True, slots=True)
 class StateRows:
-    """Rows of a state; what is None was not counted.
+    """Rows of a state; None if they were not counted.
 
     Attributes:
-        whole: of all its pieces.
-        segments: of all pieces but the first.
-        before: of the pieces that were there when the view's content was made.
-        since: of those that have come since.
+        whole: rows of all pieces.
+        segments: rows of all pieces but the first.
+        before: rows of the pieces that existed when the view's content was made.
+        since: rows of the pieces added since.
     """
 
     whole: float | None = None
@@ -26,19 +26,19 @@ class StateRows:
     since: float | None = None
 
     def part(self, name: str) -> float | None:
-        """Rows of a part as a `StateScan` names it; of the whole, if the part was not counted."""
+        """Rows of a part as a `StateScan` names it; of the whole state if the part was not counted."""
         apart = {"before": self.before, "since": self.since}.get(name)
         return self.whole if apart is None else apart
 
 
 @dataclass(frozen=True, slots=True)
 class KeptRows:
-    """Rows of what is kept; what is None was not counted.
+    """Rows of states, content and held change; None if they were not counted.
 
     Attributes:
-        states: by their names.
-        content: the view's content.
-        held: the view's change that is held back.
+        states: by the names of states.
+        content: rows of the view's content.
+        held: rows of the view's held change.
     """
 
     states: Mapping[str, StateRows] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class KeptRows:
     held: float | None = None
 
     def state(self, name: str) -> StateRows:
-        """Rows of a state, also of one of which nothing is known."""
+        """Rows of a state; all None for an unknown state."""
         return self.states.get(name, UNKNOWN)
 
     def size(self, name: str) -> float:
@@ -54,7 +54,7 @@ class KeptRows:
         return self.state(name).whole or 0.0
 
     def read(self, op: StateScan | ResultScan | HeldScan) -> float:
-        """Rows of what a scan of something kept reads."""
+        """Rows that a scan of a state, the content or the held change reads."""
         match op:
             case StateScan(name, _, _, part):
                 rows = self.state(name).part(part)

@@ -1,4 +1,4 @@
-"""Which cost model is planned with, and with which constants: shipped, or out of a file of `tidemill calibrate`."""
+"""Selects the cost model, with its shipped constants or those from a file of `tidemill calibrate`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tidemill.errors import TidemillError
 SETTING = "spark.tidemill.cost.constants"
 FORMAT = "tidemill cost constants 1"
 MOST_BYTES = 1 << 16
-"""A file that is bigger was not written by us."""
+"""Largest size of a file of constants; a larger file was not written by `tidemill calibrate`."""
 
 
 def cost_model(name: str, path: str = "") -> CostModel:
-    """The cost model of a name; if it has constants and `path` is not empty, with those of the file there.
+    """The cost model of this name; if it has constants and `path` is not empty, with the constants from that file.
 
-    A file is read once, and again when it has become another one.
+    A file is read once, and again after it has changed.
 
     Raises:
         TidemillError: TIDEMILL_NOT_YET if there is no such model, TIDEMILL_INVALID_SETTING if the file cannot be used.
@@ -53,7 +53,7 @@ def _shipped(name: str) -> CostModel:
 
 @lru_cache(maxsize=8)
 def _calibrated(name: str, path: str, *_: int) -> CostModel:
-    """The numbers tell the content of the file from an earlier one."""
+    """The model with the constants from a file; the numbers identify the file's version, for the cache."""
     model = _shipped(name)
     assert isinstance(model, Calibrated)
     return model.calibrated(values(Path(path).read_bytes(), model))
@@ -63,13 +63,13 @@ def values(content: bytes, model: Calibrated) -> dict[str, float]:
     """The constants in the content of a file, by name.
 
     Raises:
-        ValueError: it is no file of constants, or they are not this model's.
+        ValueError: if it is not a file of constants, or they are not this model's.
     """
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):
         found = None
-    # What is in files of others is not repeated.
+    # The message does not repeat content of foreign files.
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ValueError("it is no such file")
     if found.get("model") != model.name:

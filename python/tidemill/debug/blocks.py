@@ -1,4 +1,4 @@
-"""Text blocks: a command with flags, a query, and in tests `----` and what is expected.
+"""Text blocks: a command with flags, a query, and in tests `----` and the expected output.
 
     rule expect=linear changed=t
     source 0 t [a: long] rows=1000
@@ -11,16 +11,16 @@ Commands:
     rule      one rule alone, over the seeded memo: the forms and links that it yields
     explore   every rule: the forms of every relation, and every way to compute each
     plan      `plan_run`: each step with its wire plan, and the states kept
-Flags (several values with commas; a flag may stand several times):
+Flags (several values with commas; a flag may occur several times):
     expect=RULE expect-not=RULE   tests: the rule fires, or does not
-    disable=RULE-or-PACK          it is switched off
-    with=RULE                     `rule`: others that are at work too
-    prefer=PACK                   `plan` takes its way wherever it applies
+    disable=RULE-or-PACK          the rule or pack is switched off
+    with=RULE                     `rule`: other rules that are applied too
+    prefer=PACK                   `plan` uses the pack's ways wherever they apply
     changed=SOURCE                names of the sources that changed (all, if the flag is absent; `-`: none)
-    mute=SOURCE  lost=SOURCE      it cannot tell its changes; its old snapshot cannot be read
-    states=all                    `plan`: every possible state was kept by earlier runs; `rules`: those of rules as well
+    mute=SOURCE  lost=SOURCE      its change is unknown; its old snapshot cannot be read
+    states=all                    `plan`: earlier runs kept every possible state; `rules`: those that rules propose too
     first, policy=POLICY          `plan`: the first run; AUTO, INCREMENTAL, STRICT or FULL
-    rules=FOLDER                  further packs, as of spark.tidemill.rules.paths
+    rules=FOLDER                  further packs, as in spark.tidemill.rules.paths
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ FLAGS = {
     "policy": "AUTO, INCREMENTAL, STRICT or FULL",
     "rules": "a folder of further rules",
 }
-"""What a command may be told, with what it means."""
+"""The flags of commands, with their meaning."""
 TEST_FLAGS = {"expect", "expect-not"}
 SECONDS = 60.0
-"""Time limit of searches: what they find must not depend on the machine."""
+"""Time limit of searches, large enough that results do not depend on the machine."""
 
 
 class BlockError(Exception):
@@ -67,7 +67,7 @@ class BlockError(Exception):
 
 @dataclass(frozen=True)
 class Block:
-    """A block: where it stands (line from 1 on), its command line, its query, and what it expects (None: nothing)."""
+    """A block: its first line (from 1), its command line, its query, and the expected output (None if absent)."""
 
     line: int
     command: str
@@ -89,7 +89,7 @@ class Block:
         return next(iter(self.values(flag)), None)
 
     def has(self, flag: str) -> bool:
-        """True if a flag stands there, with a value or without."""
+        """True if the block has the flag, with or without a value."""
         return any(k == flag for k, _ in self.flags)
 
     def told(self, flags: Sequence[tuple[str, str]]) -> Block:
@@ -99,7 +99,7 @@ class Block:
 
 
 def read_blocks(text: str) -> list[Block]:
-    """The blocks of a file. They are parted by blank lines; lines that start with `# ` before one are comments.
+    """The blocks of a file. Blank lines separate them; lines before a block that start with `# ` are comments.
 
     Raises:
         BlockError: for a flag that does not exist.
@@ -140,7 +140,7 @@ def rules_of(block: Block) -> list[Rule]:
     """The rules that are switched on.
 
     Raises:
-        BlockError: if a rule, or a pack, is to be switched off that does not exist.
+        BlockError: if the block disables a rule or pack that does not exist.
     """
     off = set(block.values("disable"))
     rules = load_rules(tuple(block.values("rules")))
@@ -150,7 +150,7 @@ def rules_of(block: Block) -> list[Rule]:
 
 
 def changes_of(block: Block, query: Query) -> dict[int, SourceChange]:
-    """What happened to each source: one row of a hundred was inserted, and one deleted.
+    """The change of each source: one row of a hundred is inserted, and one deleted.
 
     Raises:
         BlockError: if a flag names a source that the query does not have.
@@ -175,10 +175,10 @@ def changes_of(block: Block, query: Query) -> dict[int, SourceChange]:
 
 
 def request_of(block: Block) -> PlanRequest:
-    """What the planner is asked by a block.
+    """The planner's request that a block describes.
 
     Raises:
-        BlockError: if a single rule is to be switched off, or a pack preferred that is not there.
+        BlockError: if the block disables a single rule, or prefers a pack that does not exist.
     """
     query, off = query_of(block), set(block.values("disable"))
     packs = {*PACKS, *(PurePath(folder).name for folder in block.values("rules"))}

@@ -35,11 +35,11 @@ from tidemill.search.service.planner import plan_run
 COMMANDS = ("rule", "explore", "plan", "steps", "replay")
 STDIN = "-"
 SAID = (BlockError, NoRequestError, RuleLoadError, RuleFailedError, TidemillError, OSError)
-"""What goes wrong with a message that says enough."""
+"""Errors whose message suffices, without a stack trace."""
 
 
 def debug(argv: Sequence[str]) -> int:
-    """Run a command; returns its exit status."""
+    """Runs a command; returns its exit status."""
     assert __doc__ is not None
     parser = argparse.ArgumentParser(
         prog="tidemill debug",
@@ -49,7 +49,7 @@ def debug(argv: Sequence[str]) -> int:
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of these; COMMAND --help says more")
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     told = parser.parse_args(argv)
-    arguments = _parser(told.command).parse_intermixed_args(told.rest)  # NAME may be left out, wherever options stand
+    arguments = _parser(told.command).parse_intermixed_args(told.rest)  # NAME is optional, wherever options are
     try:
         if told.command == "replay":
             _replay(arguments)
@@ -62,7 +62,7 @@ def debug(argv: Sequence[str]) -> int:
 
 
 def _parser(command: str) -> argparse.ArgumentParser:
-    """The parser of what stands behind a command."""
+    """The parser of a command's arguments."""
     parser = argparse.ArgumentParser(prog=f"tidemill debug {command}", allow_abbrev=False)
     if command == "rule":
         parser.add_argument("name", nargs="?", help="the rule; the one that the file is named after unless given")
@@ -81,7 +81,7 @@ def _parser(command: str) -> argparse.ArgumentParser:
 
 
 def _perform(command: str, arguments: argparse.Namespace) -> None:
-    """Does with each block of a file what the command says, whatever the block's own command is."""
+    """Performs a command on each block of a file, whatever the block's own command is."""
     told = [(flag, value) for flag in FLAGS for value in getattr(arguments, flag) or ()]
     path, blocks = _blocks(arguments.file)
     for number, block in enumerate(blocks):
@@ -93,14 +93,14 @@ def _perform(command: str, arguments: argparse.Namespace) -> None:
 
 
 def _blocks(file: str) -> tuple[str, list[Block]]:
-    """The blocks that a command is about, and where they stand."""
+    """The blocks that a command is about, and the name of their file."""
     if file == STDIN:
         return STDIN, read_blocks(sys.stdin.read())
     one = re.fullmatch(r"(.+):(\d+)", file)
     path = one[1] if one else file
     blocks = read_blocks(Path(path).read_text(encoding="utf-8"))
     if one:
-        # The line is any of the block's: what an editor shows.
+        # Any line of the block will do: an editor shows the cursor's.
         blocks = [b for b in blocks if b.line <= int(one[2])][-1:]
     if not blocks:
         raise BlockError("there is no block")
@@ -124,10 +124,10 @@ def _show(command: str, arguments: argparse.Namespace, block: Block, stem: str) 
 
 
 def _plan(request: PlanRequest, *, counts: bool, steps: bool, memo: bool, named: bool = False) -> None:
-    """Plans and shows the plan; `named`: states by their own names, and not by numbers."""
+    """Plans a request and prints the plan; `named`: states by their own names, not by numbers."""
     counted, trace = Counts(), Trace(print)
     plan = plan_run(request, [*([counted] if counts else []), *([trace] if steps else [])])
-    trace.ended = True  # the alternatives are planned when they are shown, in spaces of their own
+    trace.ended = True  # showing alternatives plans them too, in spaces of their own
     table = list(counted.table())
     if steps:
         print()
@@ -141,7 +141,7 @@ def _plan(request: PlanRequest, *, counts: bool, steps: bool, memo: bool, named:
 
 
 def _replay(arguments: argparse.Namespace) -> None:
-    """Plans a request again, with the packs that are here."""
+    """Plans a recorded request again, with the packs found here."""
     with read_request(Path(arguments.file)) as request:
         settings = request.settings
         off = {pack for value in arguments.disable or () for pack in value.split(",")}
@@ -159,7 +159,7 @@ def _replay(arguments: argparse.Namespace) -> None:
 
 
 def _is_here(folder: str) -> bool:
-    """Whether a folder of rules that a user named is there; if it is not, that is said."""
+    """True if a folder of rules named by the request exists; prints a note if it does not."""
     if there := Path(folder).is_dir():
         return there
     print(f"tidemill debug: planned without the rules of {folder}, which is not here (--rules FOLDER)", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The forms of a query's relations, and all ways to compute each: of every rule, or those that one rule yields."""
+"""The forms of a query's relations, and all ways to compute each: by all rules, or by one rule."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tidemill.tvr.timeline import Timeline
 
 
 def forms(block: Block, rule: str = "", readers: Sequence[Reader] = ()) -> str:
-    """What rules find for a block's query, as text; the memo is checked after each firing.
+    """The forms that rules find for a block's query, as text; the memo is checked after each firing.
 
-    `rule`: works alone, but for those that the block lets work with it, and what it yields is shown alone.
+    `rule`: only this rule is applied, with those that the block admits, and only its results are shown.
 
     Raises:
         BlockError: if the block cannot be performed, or there is no such rule.
@@ -45,7 +45,7 @@ def forms(block: Block, rule: str = "", readers: Sequence[Reader] = ()) -> str:
 
 
 def _forms(memo: Memo, rule: str) -> Iterator[str]:
-    """Each form of each relation, and how to compute it; only what one rule found, if given."""
+    """Each form of each relation with its expressions; only those found by `rule`, if it is given."""
     printer = Printer(memo.query)
 
     def name(group: int) -> str:
@@ -53,7 +53,7 @@ def _forms(memo: Memo, rule: str) -> Iterator[str]:
         return "" if about is None else f"{about[0]}.{about[1]}"
 
     def show(group: int, depth: int) -> Iterator[str]:
-        """Inner groups are shown whole; those that are forms by name."""
+        """A line per expression; inner groups are expanded, forms are shown by name."""
         if name(group):
             yield "  " * depth + name(group)
             return

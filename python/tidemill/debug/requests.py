@@ -1,8 +1,8 @@
-"""What the planner was asked, as a file: written where a user's run is planned, read where a developer plans it again.
+"""Requests to the planner as files: written where a user's run is planned, replayed by developers.
 
-A file holds names of tables and columns, types, paths of tables, expressions as the query has them (with its literals),
-numbers of rows, bytes and files, and settings, without the values of those that may be secrets. No value from a table
-is in it. `measured` is not either: it is a function, which experiments alone have.
+A file holds names of tables and columns, types, paths of tables, expressions as in the query (with its literals),
+numbers of rows, bytes and files, and settings without values that may be secrets. It holds no values from tables, and
+no `measured`, which is a function that only experiments have.
 """
 
 from __future__ import annotations
@@ -30,17 +30,19 @@ _SETTING = re.compile(r"^(spark\.sql\.[^=\n]*)=(.*?)(?=\nspark\.sql\.|\Z)", re.D
 _MAY_BE_SECRET = re.compile(
     r"spark\.sql\.catalog\.[^.]+\..*|.*(secret|password|token|access[._]?key|credential).*", re.IGNORECASE
 )
-"""Names of captured settings: options of catalogs, and what sounds like a secret."""
+"""Names of captured settings that may hold secrets: options of catalogs, and names that sound like a secret."""
 _LOG = logging.getLogger("tidemill")
 
 
 class NoRequestError(Exception):
-    """A file that is no request, or one of another version."""
+    """A file that is not a request, or one of another version."""
 
 
 def write_request(folder: str, name: str, request: PlanRequest) -> None:
-    """Write a request to a new file of a folder, which is made if need be. The file's name begins with the time in
-    UTC, followed by `name`; what fails is a warning in the log."""
+    """Writes a request to a new file of a folder, which is created if needed.
+
+    The file's name is the time in UTC, then `name`. A failure is logged as a warning.
+    """
     try:
         now = time.time_ns()
         stamp = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now // 10**9))}.{now % 10**9:09}"
@@ -49,7 +51,7 @@ def write_request(folder: str, name: str, request: PlanRequest) -> None:
         path = Path(folder) / f"{stamp}-{re.sub(r'[^A-Za-z0-9_.-]', '_', name)[:150]}.json"
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
-    except Exception as error:  # whatever is wrong with the file, the run goes on
+    except Exception as error:  # a failure to write must not stop the run
         _LOG.warning("Tidemill: the planning request was not written to %s: %s", folder, error)
 
 
@@ -73,8 +75,7 @@ def without_secrets(meaning: str) -> str:
 
 
 def _renamed(request: PlanRequest, meaning: str) -> dict[str, str]:
-    """The names of states, and of what they are parts of, by those that they have under other captured settings: both
-    are digests of these settings too."""
+    """Maps names of states and groups of parts, which are digests, to those under other captured settings."""
     task = PlanningTask(replace(request, query=normal_query(request.query)))
     space = task.space(request.steps, task.kept())
     others = {(c.tvr, c.kind): c for c in candidates(space.memo, space.root, meaning)}
@@ -83,7 +84,7 @@ def _renamed(request: PlanRequest, meaning: str) -> dict[str, str]:
 
 
 def _document(request: PlanRequest) -> dict[str, Any]:
-    """A request without paths of this machine but those of the user's packs; constants that were measured beside it."""
+    """The JSON of a request, with no local paths but those of the user's packs, and with the measured constants."""
     settings, constants = request.settings, None
     if settings.cost_constants:
         measured = json.loads(Path(settings.cost_constants).read_text(encoding="utf-8"))
@@ -94,10 +95,10 @@ def _document(request: PlanRequest) -> dict[str, Any]:
 
 @contextmanager
 def read_request(path: Path) -> Iterator[PlanRequest]:
-    """The request in a file, as long as it is planned.
+    """Yields the request in a file; its files exist as long as the context is open.
 
     Raises:
-        NoRequestError: if the file holds none.
+        NoRequestError: if the file does not hold a request.
         OSError: if it cannot be read.
     """
     try:

@@ -1,4 +1,4 @@
-"""Readers of the event stream: each firing and each decision as a line, and per rule what it did."""
+"""Readers of the event stream: a line per firing and decision, and counts per rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidemill.memo.events import Event
 
 @dataclass
 class Trace:
-    """Writes what happens, a line each, as it happens: firings that found something, merges, what the search tried.
+    """Writes a line per event as it happens: firings that found something, merges, and attempts of the search.
 
     `ended`: nothing more is written.
     """
@@ -37,7 +37,7 @@ class Trace:
                 self._write_merged()
             case "merged":
                 self._merged.append(f"     {event.detail}: one group, by {event.rule}")
-                if not self._exploring:  # otherwise it comes before the result that it is due to
+                if not self._exploring:  # while exploring, the result that caused it comes later
                     self._write_merged()
             case "stopped":
                 self._exploring = False
@@ -60,8 +60,8 @@ class Trace:
 
 @dataclass
 class Count:
-    """Of one rule: ways at which it was tried, those at which it found something, all its results, the expressions that
-    were new to the memo, and wall seconds."""
+    """Counts of one rule: ways to write a relation at which it was tried, those at which it found something, all its
+    results, the expressions new to the memo, and wall seconds."""
 
     matched: int = 0
     applied: int = 0
@@ -72,7 +72,7 @@ class Count:
 
 @dataclass
 class Counts:
-    """What each rule did, over all spaces of a planning call."""
+    """Counts per rule, over all spaces of a planning call."""
 
     rules: dict[str, Count] = field(default_factory=dict)
 
@@ -80,7 +80,7 @@ class Counts:
         if event.kind == "matched":
             self.rules.setdefault(event.rule, Count()).matched += 1
         if event.rule not in self.rules:
-            return  # not a rule: what a memo is seeded with
+            return  # seeding, not a rule
         count = self.rules[event.rule]
         match event.kind:
             case "applied":
@@ -94,7 +94,7 @@ class Counts:
                 pass
 
     def table(self) -> Iterator[str]:
-        """A line per rule, those first that found most."""
+        """A line per rule, those with the most new expressions first."""
         width = max(map(len, self.rules), default=4)
         yield f"{'rule':<{width}} {'matched':>8} {'applied':>8} {'results':>8} {'new':>8} {'ms':>9}"
         for name, c in sorted(self.rules.items(), key=lambda item: (-item[1].new, -item[1].results, item[0])):

@@ -1,4 +1,4 @@
-"""A plan as it is carried out: its steps with their wire plans, and its states."""
+"""A plan as it is executed: its steps with their wire plans, and its states."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidemill.wire.expressions import expr_from_json
 
 
 def steps(plan: ExplainedPlan) -> str:
-    """Kind, reason and methods; each step with its wire plan, a line per node; the states that are kept."""
+    """Kind, reason and methods; each step with its wire plan, one line per node; the states that are kept."""
     query = plan.explanation.space.memo.query
     lines = [plan.kind + (f" ({plan.reason})" if plan.reason else "") + f" by {', '.join(plan.methods) or 'nothing'}"]
     for step in plan.steps:
@@ -24,7 +24,7 @@ def steps(plan: ExplainedPlan) -> str:
 
 
 def numbered(text: str, plan: ExplainedPlan, kept: Collection[str]) -> str:
-    """A text in which states are called s0, s1, ...; `kept`: names of those that earlier runs left."""
+    """The text with states renamed to s0, s1, ...; `kept`: names of those that earlier runs left."""
     names = dict.fromkeys((*(s.name for s in plan.states), *sorted(kept)))
     for number, name in enumerate(names):
         text = text.replace(name, f"s{number}")
@@ -32,7 +32,7 @@ def numbered(text: str, plan: ExplainedPlan, kept: Collection[str]) -> str:
 
 
 def costs(plan: ExplainedPlan) -> Iterator[str]:
-    """What the plan is estimated to cost, what others would have cost, and why the search stopped."""
+    """The estimated costs of the plan and of its alternatives, and why the search stopped."""
     shown = document(plan, {})
     yield f"estimated: {shown['estimated']['total']:.3f} ms of CPU"
     for other in shown["alternatives"]:
@@ -42,7 +42,7 @@ def costs(plan: ExplainedPlan) -> Iterator[str]:
 
 
 def _wire(node: dict[str, Any], query: Query, depth: int) -> Iterator[str]:
-    """A wire plan, one line per node: its operands in the order of the contract."""
+    """A wire plan, one line per node, with its operands in the order of the contract."""
     printer = Printer(query)
 
     def expr(data: Any) -> str:

@@ -1,4 +1,4 @@
-"""EXPLAIN INCREMENTAL: what a plan shows of itself, in six ways. A new way is one function and one line."""
+"""EXPLAIN INCREMENTAL: shows a plan in six modes. A new mode is one function and one line."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MODES: Mapping[str, Callable[[Document], str]] = {
     "JSON": lambda shown: json.dumps(shown, ensure_ascii=False),
     "DOT": dot,
 }
-"""The ways that show the document; MEMO shows the space that was searched."""
+"""The modes that show the document; MEMO shows the space that was searched."""
 
 
 def explained(run: ExplainedPlan, mode: str, stored: Mapping[str, int] | None = None) -> str:
     """The plan of a run in a mode of the statement.
 
-    `stored`: bytes of the states that the view has on storage.
+    `stored`: bytes of the view's stored states.
     """
     return memo(run) if mode == "MEMO" else MODES[mode](document(run, stored or {}))

@@ -1,4 +1,4 @@
-"""Where the estimated cost of a plan goes, the dearest steps first, and what the plans that lost would have cost."""
+"""The estimated cost of a plan by step, the most expensive first, and the costs of the alternatives."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def cost(shown: Mapping[str, Any]) -> str:
-    """Per point a line for each step: its own milliseconds, its share of the sum, its rows; then totals and rivals."""
+    """A line per step of each point: milliseconds, fraction of the sum, rows; then totals and alternatives."""
     return "\n".join(_lines(shown))
 
 

@@ -1,4 +1,4 @@
-"""The JSON document of EXPLAIN INCREMENTAL JSON. The other ways to show a plan are made from it."""
+"""The JSON document of EXPLAIN INCREMENTAL JSON. The other modes are made from it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ FORM_NAMES = {"attribute_delta": "attribute"}
 
 
 def document(run: ExplainedPlan, stored: Mapping[str, int]) -> dict[str, Any]:
-    """What is done at each point, what is kept, what it costs, what lost and how long it was searched.
+    """The work at each point, the kept states, the costs, the alternatives and the time of the search.
 
     Costs are CPU milliseconds. A step's inputs name the steps that it reads; `reads` names sources, states or the
-    result; `saves` the state that keeps its rows. `expected`: what arrives until a point to come. `stored`: bytes
-    of the states that are there.
+    result; `saves` names the state that keeps its rows. `expected`: arrivals until an upcoming point. `stored`: bytes
+    of the stored states.
     """
     why = run.explanation
     space = why.space
@@ -64,7 +64,7 @@ def document(run: ExplainedPlan, stored: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _expected(why: Explanation, point: PlannedPoint) -> dict[str, dict[str, float | None]]:
-    """The rows that are expected of each source that changes, since the point that is planned before."""
+    """The expected rows of each source that changes, since the previous planned point."""
     names = {n: s.name for n, s in why.space.memo.query.sources.items()}
     changing = {n: c for n, c in point.expected.items() if c.changed}
     return {names[n]: {"inserts": _rounded(c.inserts), "deletes": _rounded(c.deletes)} for n, c in changing.items()}
@@ -83,7 +83,7 @@ def _methods(why: Explanation) -> list[str]:
 
 
 def _planned_steps(why: Explanation, run: int) -> list[dict[str, Any]]:
-    """What is planned for one of several points: computed there, saved for later ones, loaded from earlier ones."""
+    """The planned work of one of several points: computed there, saved for later ones, or loaded from earlier ones."""
     memo = why.space.memo
     printer = Printer(memo.query, memo.columns.name)
     later = {(p.group, p.choice.saved): p for p in why.schedule if p.choice.saved is not None}
@@ -126,13 +126,13 @@ def _planned_steps(why: Explanation, run: int) -> list[dict[str, Any]]:
 
 
 def _steps(why: Explanation) -> list[dict[str, Any]]:
-    """Groups from the leaves up: an expression's inputs come before it."""
+    """The steps of a plan, one per group; inputs come before their readers."""
     memo = why.space.memo
     printer = Printer(memo.query, memo.columns.name)
     numbers: dict[int, int] = {}
     steps: list[dict[str, Any]] = []
-    # A later step may compute a group in another way, out of what an earlier step staged: the first way stands here,
-    # for a mixture of both could be a cycle.
+    # A later step may compute a group in another way, from what an earlier step staged. The first way is shown, because
+    # a mixture of both could be a cycle.
     by_group: dict[int, Used] = {}
     for used in why.used:
         by_group.setdefault(used.group, used)
@@ -167,7 +167,7 @@ def _steps(why: Explanation) -> list[dict[str, Any]]:
 
 
 def _compactions(run: ExplainedPlan, first: int) -> list[dict[str, Any]]:
-    """The steps that put pieces of states together. They come first in the run."""
+    """The compactions, which come first in the run."""
     forms = {s.name: s.form for s in run.states}
     return [
         {
@@ -187,7 +187,7 @@ def _compactions(run: ExplainedPlan, first: int) -> list[dict[str, Any]]:
 
 
 def _states(run: ExplainedPlan, steps: list[dict[str, Any]], stored: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-    """The states that are kept after the run, and those that could be."""
+    """The states that are kept after the run, and the candidates that are not."""
     kept = {s.name for s in run.states}
     readers = {read.removeprefix("state "): s["id"] for s in steps for read in s["reads"] if read.startswith("state ")}
     for candidate in {c.name: c for c in run.explanation.space.candidates}.values():
@@ -210,7 +210,7 @@ def _of(why: Explanation, candidate: Candidate) -> str:
 
 
 def _order(why: Explanation, candidate: Candidate) -> str | None:
-    """The column that each file of a state's base is in the order of."""
+    """The column that sorts each file of a state's base; None if there is none."""
     fields = {field: why.space.memo.columns.name(column) for column, field, _ in candidate.scan.columns}
     return fields.get(why.orders.get(candidate.name, ""))
 

@@ -1,4 +1,4 @@
-"""The plan as a graph in the DOT language, to be drawn by Graphviz: data flows along the arrows."""
+"""The plan as a graph in the DOT language of Graphviz: data flows along the arrows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def dot(shown: Mapping[str, Any]) -> str:
-    """Steps as boxes in one cluster for each point, what is read as ellipses, states as cylinders."""
+    """The graph: steps as boxes in one cluster per point, leaves as ellipses, states as cylinders."""
     return "\n".join(("digraph plan {", '  rankdir="BT";', '  node [shape="box"];', *_body(shown), "}"))
 
 

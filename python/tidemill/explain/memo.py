@@ -1,4 +1,4 @@
-"""The space that was searched: each relation of the query, its forms, and all ways that rules found to compute them."""
+"""The searched space: each relation of the query, its forms, and all expressions that rules found for them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tidemill.text.printer import Printer
 
 
 def memo(run: ExplainedPlan) -> str:
-    """Per relation its forms, per form its expressions; `*` marks what the plan carries out.
+    """The forms of each relation with their expressions; `*` marks those that the plan uses.
 
-    An expression's inputs are groups; of those that are no form of a relation, the parts of what rules built, the
-    expressions stand at the end. Costs in CPU milliseconds, all below included.
+    The inputs of an expression are groups. Groups that are no form of a relation (inner parts of rules' results) are
+    listed at the end. Costs are CPU milliseconds, with all inputs.
     """
     return "\n".join(_lines(run))
 

@@ -1,4 +1,4 @@
-"""The plan for people: what is done in which way, what is kept, what it is estimated to cost, what lost."""
+"""The plan for people: steps, kept states, estimated costs and alternatives."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def plan(shown: Mapping[str, Any]) -> str:
-    """Per point the steps as trees; then states, costs, alternatives and the search."""
+    """The steps of each point as trees; then states, costs, alternatives and the search."""
     return "\n".join(_lines(shown))
 
 

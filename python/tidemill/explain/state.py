@@ -1,4 +1,4 @@
-"""The states: which are kept between runs and why, and which could be and are not."""
+"""The states: those that are kept between runs and why, and the candidates that are not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def state(shown: Mapping[str, Any]) -> str:
-    """A line for each state that the query could have, the kept ones first."""
+    """A line per candidate state of the query, the kept ones first."""
     lines = []
     for kept, word in ((True, "kept"), (False, "not kept")):
         for s in shown["states"]:

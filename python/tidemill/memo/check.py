@@ -6,10 +6,10 @@ from tidemill.memo.memo import Memo
 
 
 def check(memo: Memo) -> None:
-    """Assert that the memo is sound.
+    """Asserts that the memo is sound.
 
     Raises:
-        AssertionError: naming what is broken.
+        AssertionError: names the invariant that does not hold.
     """
     seen: dict[object, int] = {}
     for group in memo.live_groups():

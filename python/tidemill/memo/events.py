@@ -9,25 +9,25 @@ from typing import Literal, TypeAlias
 EventKind: TypeAlias = Literal[
     "space", "relation", "matched", "added", "merged", "tried", "applied", "stopped", "best", "kept", "dropped"
 ]
-"""What happens, in the order of a planning call:
+"""Kinds of events, in the order of a planning call:
 
-space     a space begins: a memo that is filled and explored; `detail` says for which runs
-relation  it has another relation, `place`
+space     a space begins: a memo that is seeded and explored; `detail` names its runs
+relation  the memo has a new relation, `place`
 matched   a rule is about to be applied at the relation `place`
-added     an expression was added to the group `place`, or a way of writing to a relation
-merged    two groups are one, `place` its number
-tried     the rule has been applied; `seconds`: how long that took; `new`: it found something
-applied   it yielded a result; `new`: which was not known
+added     an expression was added to the group `place`, or another way to write the relation `place`
+merged    two groups became one, `place` is its number
+tried     the rule has been applied; `seconds`: the time it took; `new`: it found something
+applied   the rule yielded a result; `new`: the result was not known
 stopped   exploration ended; `detail`: why
 best      the search for a plan begins anew, or has found a cheaper plan
-kept      what was tried to make it cheaper did so
-dropped   it did not, and was taken back
+kept      an attempt to make the plan cheaper succeeded
+dropped   the attempt failed and was rolled back
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened: by which rule, at which group or relation, in words. `seconds` of wall time."""
+    """An event: its kind, the rule, the group or relation, and a description. `seconds`: wall time."""
 
     kind: EventKind
     rule: str

@@ -1,9 +1,9 @@
-"""The memo.
+"""The memo: relations with their forms, and groups of equivalent expressions.
 
-Two levels, as in Tempura section 5.1. A `Tvr` is a time-varying relation: the query's operators over other relations
-(several when rules find equivalent ones), its derived properties, and a map from form to group. A `Group` holds the
-expressions that compute one form: operators over other groups. Expressions are interned, so the same work is found to
-be the same; groups found equal are merged.
+It has two levels, as in Tempura section 5.1. A `Tvr` is a time-varying relation: the query's operators over other
+relations (several when rules find equivalent ones), its derived properties, and a map from form to group. A `Group`
+holds the expressions that compute one form: operators over other groups. Expressions are interned, so that equal work
+is recognised; groups that are found equal are merged.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Expression:
 
 @dataclass(slots=True)
 class Group:
-    """Equivalent expressions. `about` names the form it computes; None for a part of a rule's result."""
+    """Equivalent expressions. `about` names the form that they compute; None for an inner part of a rule's result."""
 
     number: int
     about: tuple[int, Form] | None
@@ -65,8 +65,8 @@ class Group:
 class Tvr:
     """A time-varying relation.
 
-    `expressions`: all ways to write it that are known, the first one first; `found`: of each, the rule and the pack
-    that found it, None for the first.
+    `expressions`: all known ways to write it, the original one first. `found`: for each of them the rule and the pack
+    that found it; None for the original.
     """
 
     number: int
@@ -81,10 +81,10 @@ class Memo:
 
     Args:
         query: the query being planned.
-        timeline: the moments planned, and what changes between them.
+        timeline: the moments planned, and the transitions between them.
         readers: called with every event.
 
-    Where a method takes an interval, it is the whole timeline unless given.
+    Methods that take an interval use the whole timeline by default.
     """
 
     def __init__(self, query: Query, timeline: Timeline, readers: Sequence[Reader] = ()) -> None:
@@ -103,13 +103,13 @@ class Memo:
 
     @property
     def heard(self) -> bool:
-        """True if somebody reads the events. What takes time to put into words is told only then."""
+        """True if there are readers of events; costly descriptions are made only then."""
         return bool(self._readers)
 
     def emit(
         self, kind: EventKind, rule: str, place: int, detail: str = "", *, new: bool = False, seconds: float = 0.0
     ) -> None:
-        """Tell the readers."""
+        """Sends an event to the readers."""
         if self._readers:
             event = Event(kind, rule, place, detail, new, seconds)
             for reader in self._readers:
@@ -118,11 +118,11 @@ class Memo:
     # -- relations ----------------------------------------------------------------------------------------------------
 
     def register(self, tree: Tree) -> int:
-        """The relation of a query's tree, with all below it."""
+        """The relation of a query's tree; registers all relations below it too."""
         return self.relation(tree.op, tuple(self.register(i) for i in tree.inputs))
 
     def relation(self, op: QueryOp, inputs: tuple[int, ...]) -> int:
-        """The relation that an operator makes of others; the same one each time."""
+        """The relation of an operator over other relations; the same one each time."""
         key = (op, inputs)
         if key not in self._tvr_of:
             props = derive(op, [self.tvrs[i].props for i in inputs], self.query, self.columns)
@@ -133,14 +133,14 @@ class Memo:
         return self._tvr_of[key]
 
     def equate(self, tvr: int, op: QueryOp, inputs: tuple[int, ...], rule: str = "", pack: str = "") -> bool:
-        """Record another way to write a relation; False if it was known.
+        """Records another way to write a relation; returns False if it was known.
 
-        What stands as a relation of its own already has the same forms from then on. The keys of a relation are those
-        that any way to write it shows.
+        If the other way is already a relation of its own, the two share their forms from then on. The keys of a
+        relation are the union of the keys of all ways to write it.
 
         Raises:
-            ValueError: if it is not the same relation: other columns, answers that are free where the others are not,
-                or an aggregate that is kept in other parts.
+            ValueError: if the relations differ: in their columns, in being reproducible, or in the parts of an
+                aggregate.
         """
         key = (op, inputs)
         relation = self.tvrs[tvr]
@@ -167,7 +167,7 @@ class Memo:
         return f"{Printer(self.query).op(op)}{below}"
 
     def _unite(self, one: int, other: int, rule: str) -> bool:
-        """Let two relations that are the same have the same forms; False if they had."""
+        """Makes two equal relations share their forms; returns False if they did already."""
         here, there = self.tvrs[one], self.tvrs[other]
         aggregates = {op for op, _ in (*here.expressions, *there.expressions) if isinstance(op, Aggregate)}
         if here.forms is there.forms or len(aggregates) > 1:
@@ -187,32 +187,32 @@ class Memo:
         return True
 
     def link(self, link: Link) -> bool:
-        """Record a typed edge; False if it was known."""
+        """Records a typed edge; returns False if it was known."""
         known = link in self.links
         self.links.add(link)
         return not known
 
     def linked(self, kind: str, of: int) -> int | None:
-        """The relation to which one has a link of a kind; None if there is none."""
+        """The relation that a link of this kind leads to; None if there is none."""
         return min((link.to for link in self.links if (link.kind, link.of) == (kind, of)), default=None)
 
     def tree(self, tvr: int) -> Tree:
-        """A relation as it was first written."""
+        """A relation as it was written originally."""
         op, inputs = self.tvrs[tvr].expressions[0]
         return Tree(op, tuple(map(self.tree, inputs)))
 
     # -- groups -------------------------------------------------------------------------------------------------------
 
     def changed(self, tvr: int, span: Span | None = None) -> bool:
-        """Whether a source below a relation changes within an interval."""
+        """True if a source below a relation changes within an interval."""
         return bool(self.tvrs[tvr].props.sources & self.timeline.changed(span or self.timeline.whole))
 
     def spans(self, tvr: int) -> Iterator[Span]:
-        """The intervals that differ for a relation."""
+        """The distinct intervals of a relation."""
         return self.timeline.spans(self.tvrs[tvr].props.sources)
 
     def form(self, tvr: int, form: Form) -> int:
-        """The group of a form. Moments between which nothing below changes are one."""
+        """The group of a form. Moments between which nothing below changes share one group."""
         relation = self.tvrs[tvr]
         start, end = (None if t is None else self._unchanged_until(relation, t) for t in (form.start, form.end))
         assert end is not None
@@ -240,13 +240,13 @@ class Memo:
         return self._parent[-1]
 
     def find(self, group: int) -> int:
-        """The group that stands for a group after merges."""
+        """The number of the group that a group was merged into; its own if it was not merged."""
         while self._parent[group] != group:
             self._parent[group] = group = self._parent[self._parent[group]]
         return group
 
     def add(self, group: int, node: Built, rule: str, pack: str, span: Span | None = None) -> bool:
-        """Add what a rule built, for an interval, to a group; inner nodes get groups of their own.
+        """Adds the tree that a rule built for an interval to a group; inner nodes get groups of their own.
 
         Returns:
             False if it was known.
@@ -271,7 +271,7 @@ class Memo:
         return self.find(known)
 
     def put(self, group: int, op: Op, inputs: tuple[int, ...], rule: str, pack: str) -> bool:
-        """Add an operator over groups to a group. False if it was known."""
+        """Adds an operator over groups to a group; returns False if it was known."""
         return self._add(self.find(group), Expression(op, tuple(map(self.find, inputs)), rule, pack))
 
     def _intern(self, node: Built, rule: str, pack: str, span: Span) -> int:
@@ -281,7 +281,7 @@ class Memo:
         return self.part(self._placed(node.op, span), inputs, rule, pack)
 
     def _placed(self, op: Op, span: Span) -> Op:
-        """An operator at the times of an interval; times between which its source does not change are one."""
+        """An operator at the moments of an interval; moments between which its source does not change are one."""
 
         def until(source: int, symbol: Time) -> Time:
             return self.timeline.unchanged_until(frozenset({source}), span.of(symbol))
@@ -319,7 +319,7 @@ class Memo:
             self.emit("merged", rule, keep, f"{self.name(other)} is {self.name(keep)}")
 
     def _absorb(self, keep: int, other: int) -> tuple[int, int]:
-        """Let one group stand for another as well, that of a form before that of a part; which did, and for which."""
+        """Merges two groups, keeping that of a form if there is one; returns the kept and the absorbed group."""
         if self.groups[keep].about is None:
             keep, other = other, keep
         self._parent[other] = keep
@@ -331,10 +331,10 @@ class Memo:
         return keep, other
 
     def _rebuild(self) -> None:
-        """Rewrite inputs to the groups that stand for them; expressions that became equal merge their groups.
+        """Rewrites inputs after merges; expressions that become equal merge their groups.
 
-        Only groups that read an absorbed one are looked at (congruence closure with a list of readers: Downey, Sethi
-        and Tarjan, JACM 1980).
+        Only groups that read an absorbed one are visited (congruence closure with a list of readers: Downey, Sethi and
+        Tarjan, JACM 1980).
         """
         while self._absorbed:
             gone = self._absorbed.pop()
@@ -359,14 +359,14 @@ class Memo:
                 self._absorb(min(known, here), max(known, here))
 
     def live_groups(self) -> Iterator[Group]:
-        """The groups that stand for themselves."""
+        """The groups that were not merged into others."""
         return (g for g in self.groups if self._parent[g.number] == g.number)
 
     def group(self, number: int) -> Group:
-        """A group by number, after merges."""
+        """The group of this number, after merges."""
         return self.groups[self.find(number)]
 
     def name(self, number: int) -> str:
-        """A group for people: the form that it computes, or its number."""
+        """A readable name of a group: the form that it computes, or its number."""
         about = self.groups[number].about
         return f"G{number}" if about is None else f"R{about[0]}.{about[1]}"

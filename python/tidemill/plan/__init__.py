@@ -1,1 +1,1 @@
-"""What a query is: expressions, operators, trees, derived properties, and the planner's normal form."""
+"""The query: expressions, operators, trees, derived properties, and the planner's normal form."""

@@ -8,10 +8,10 @@ of R + dR are the parts of R plus the parts of dR (Tempura section 3.2; Gray et 
     sum(x), avg(x)     s = sum(n * x), c
     var, stddev        s = sum(n * x), q = sum(n * x * x), c
 
-Sums of doubles are kept exactly (an expansion of non-overlapping doubles, NaN and infinities counted apart), so that
-1e16 + 1 - 1e16 is 1 and retraction never drifts. Integers wider than 32 bits are summed as decimals, and decimals that
-leave little room in 38 digits as integers without a bound (`tidemill_wide_sum`), because a running sum, or that of a
-change alone, may leave the range of a type where the old and the new one do not.
+Sums of doubles are exact (an expansion of non-overlapping doubles, with NaN and infinities counted separately), so that
+1e16 + 1 - 1e16 is 1 and retraction never drifts. Integers wider than 32 bits are summed as decimals. Decimals that
+leave little room in 38 digits are summed as unbounded integers (`tidemill_wide_sum`): an intermediate sum, or the sum
+of a change alone, may leave the range of the type although the old and the new sum are within it.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ _MOMENTS = {
 _DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
 WIDE_PRECISION = 38
 PRODUCT_PRECISION = 11
-"""Digits that a product with a count of type DECIMAL(10,0) adds."""
+"""Number of digits that multiplication by a count of type DECIMAL(10,0) adds."""
 KEPT_SCALE = 6
-"""Digits after the point that Spark keeps of a decimal product whose type would be too long (DecimalType)."""
+"""Digits after the decimal point that Spark keeps in a decimal product whose type would be too long (DecimalType)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Additive:
-    """How one call is kept: its parts; partial values over (argument, count); the final value over part columns."""
+    """A call in attribute form: its parts, the aggregates that compute them, and the final value from part columns."""
 
     call: Call
     handle: int
@@ -79,36 +79,36 @@ class Additive:
 
     @property
     def weighs(self) -> bool:
-        """Whether `partial` is exact for counts of any size."""
+        """True if `partial` is exact for counts of any size."""
         found = _DECIMAL.fullmatch(self.parts[0].type)
         return found is None or int(found[2]) <= KEPT_SCALE
 
     @property
     def multiplies(self) -> bool:
-        """Whether the parts of some rows, multiplied, are exactly those of so many times the rows."""
+        """True if the parts of some rows, multiplied by k, are exactly the parts of the same rows k times."""
         return self.weighs and all(p.type not in {EXACT_SUM, UNBOUNDED} for p in self.parts)
 
     def multiplied(self, parts: tuple[Expr, ...], times: Expr) -> tuple[Expr, ...]:
-        """Aggregates, one per part, over rows of parts, each `times`."""
+        """Aggregates, one per part, over rows that hold parts; each row counts `times` times."""
         return tuple(
             fn("sum", fn("*", x, times) if p.type == "long" else Cast(fn("*", x, Cast(times, "decimal(20,0)")), p.type))
             for x, p in zip(parts, self.parts, strict=True)
         )
 
     def over(self, value: Expr) -> Additive:
-        """The same call over a value that is NULL where a row does not count."""
+        """The same call over an argument that is NULL for the rows that do not count."""
         return replace(self, call=replace(self.call, args=(value,), filter=None))
 
     @property
     def value(self) -> Expr:
-        """The argument of a call of one, NULL where a row does not count."""
+        """The argument of a call with one argument; NULL for the rows that do not count."""
         (x,) = self.call.args
         if self.call.filter is None:
             return x
         return fn("if", self.call.filter, x, Cast(Lit(None, "void"), self.argument_type))
 
     def partial(self, count: Expr | None, digits: int = 10) -> tuple[Expr, ...]:
-        """Aggregates, one per part, over a bag (`count` None) or a signed one with that count, of so many digits."""
+        """Aggregates, one per part, over a bag (`count` is None) or signed rows; counts have up to `digits` digits."""
         weight = count if count is not None else ONE
         known = _known(self.call)
         counted = fn("sum", weight if known is None else fn("if", known, weight, ZERO))
@@ -136,7 +136,7 @@ class Additive:
         return fn("coalesce", Cast(fn("*", narrow, Cast(count, f"decimal({digits},0)")), wide), zero)
 
     def _total(self, part: Expr) -> Expr:
-        """The sum that a part stands for."""
+        """The sum that a part represents."""
         kind = self.parts[0].type
         if kind == EXACT_SUM:
             return fn("tidemill_exact_value", part)
@@ -145,7 +145,7 @@ class Additive:
         return part
 
     def final(self, parts: tuple[Expr, ...]) -> Expr:
-        """The call's value from its part columns."""
+        """The final value of the call, from its part columns."""
         counted = parts[-1]
         if self.call.function == "count":
             return counted
@@ -170,7 +170,7 @@ def _scale(kind: str) -> int:
 
 
 def additive(query: Query, columns: ColumnIds, expr: Expr) -> Additive | None:
-    """How a call can be kept by addition, or None if it cannot (min, max, DISTINCT, first, ...)."""
+    """The attribute form of a call; None if its parts do not add up (min, max, DISTINCT, first, ...)."""
     info = query.info(expr)
     call = info.aggregate if info else None
     if call is None or call.distinct or not isinstance(expr, Handle):
@@ -201,7 +201,7 @@ def additive(query: Query, columns: ColumnIds, expr: Expr) -> Additive | None:
 
 
 def order_sensitive(query: Query, columns: ColumnIds, expr: Expr) -> bool:
-    """True if computing a call again over the same bag may give another value (sums of floats, first, lists ...)."""
+    """True if a call may give different values for the same bag (sums of floats, first, lists, ...)."""
     info = query.info(expr)
     call = info.aggregate if info else None
     if call is None:
@@ -218,7 +218,7 @@ def order_sensitive(query: Query, columns: ColumnIds, expr: Expr) -> bool:
 
 
 def _wide(kind: str) -> str | None:
-    """The type that a running sum of `kind` is kept in; None if it is no number."""
+    """The type of a running sum of `kind`; None if `kind` is not numeric."""
     if kind in _SMALL_INTEGERS:
         return "long"
     if kind == "long":
@@ -231,7 +231,7 @@ def _wide(kind: str) -> str | None:
 
 
 def _known(call: Call) -> Expr | None:
-    """The condition under which a row counts for a call; None if every row does."""
+    """The condition under which a call counts a row; None if it counts every row."""
     tests: list[Expr] = [fn("isnotnull", a) for a in call.args if not _is_constant(a)]
     if call.filter is not None:
         tests.insert(0, call.filter)

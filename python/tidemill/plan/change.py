@@ -1,4 +1,4 @@
-"""What happened to a source between the last run's position and this run's."""
+"""Changes of sources between the position of the last run and the position of this run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class SourceChange:
-    """A source over the interval of a run.
+    """The change of a source over the interval of a run.
 
     Attributes:
         changed: its position moved.
@@ -17,11 +17,10 @@ class SourceChange:
         bytes: bytes of the new snapshot; None if unknown.
         inserts: rows inserted; None if unknown.
         deletes: rows deleted; None if unknown.
-        read: rows that are read to tell the change, where they are more: those of whole files that came and went.
-        direct: what was deleted was there at the old position, and what was inserted is there at the new one: no row
-            came and went in between, none was taken out only to be put back. Both sides of an update may agree in the
-            columns that are read.
-        reason: why the change cannot be told (a reason code of SHOW REFRESHES); None if it can.
+        read: rows read to find the change, where these are more than the change: all rows of files that came or went.
+        direct: no row came and went within the interval: all deleted rows existed at the old position, and all inserted
+            rows exist at the new one. Both sides of an update may still agree in the columns that are read.
+        reason: why the change is unknown (a reason code of SHOW REFRESHES); None if it is known.
     """
 
     changed: bool
@@ -35,7 +34,7 @@ class SourceChange:
     read: float | None = None
 
     def then(self, later: SourceChange) -> SourceChange:
-        """This change and one that follows it, as one.
+        """This change and the one that follows it, combined.
 
         >>> first = SourceChange(changed=True, old_readable=False, rows=10.0, inserts=5.0, deletes=0.0)
         >>> both = first.then(SourceChange(changed=True, old_readable=True, rows=9.0, inserts=None, deletes=1.0))
@@ -57,7 +56,7 @@ class SourceChange:
 
 
 def joined(steps: Sequence[Mapping[int, SourceChange]]) -> dict[int, SourceChange]:
-    """Steps as one step."""
+    """Combines the changes of consecutive transitions into one change per source."""
     found: dict[int, SourceChange] = {}
     for step in steps:
         found |= {source: found[source].then(change) if source in found else change for source, change in step.items()}

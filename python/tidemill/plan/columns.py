@@ -1,4 +1,4 @@
-"""Column ids and types: those of the query, and those that rewriting adds (the same role gets the same id)."""
+"""Column ids and types: those of the query, and those that rewriting adds (one id per role)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tidemill.plan.query import Query
 class ColumnIds:
     """The columns of one planning call.
 
-    Rewriting asks for a column by its role, so that a rule that runs twice makes the same plan twice and the memo can
-    recognise it.
+    Rewriting asks for a column by its role. So a rule that runs twice builds the same plan twice, and the memo
+    recognises it.
     """
 
     def __init__(self, query: Query) -> None:
@@ -22,7 +22,7 @@ class ColumnIds:
         self._roles: dict[Hashable, int] = {}
 
     def fresh(self, role: Hashable, kind: str, name: str) -> int:
-        """The column of a role; `kind` is its type, `name` what people see."""
+        """The column of a role, created at first use; `kind` is its type, `name` its name for people."""
         if role not in self._roles:
             number = max(self._types, default=-1) + 1
             self._roles[role] = number
@@ -39,7 +39,7 @@ class ColumnIds:
         return self._names[column]
 
     def type_of(self, expr: Expr) -> str:
-        """The type of an expression where the planner can tell.
+        """The type of an expression, where the planner can tell.
 
         Raises:
             TypeError: for a function call, whose type only the analyser knows.

@@ -10,7 +10,7 @@ DataType: TypeAlias = Any
 
 
 def type_to_text(kind: DataType) -> str:
-    """A type as hashable text: primitive names stay as they are, nested types become JSON."""
+    """A type as hashable text: primitive names stay, nested types become JSON."""
     return kind if isinstance(kind, str) else json.dumps(kind, sort_keys=True, separators=(",", ":"))
 
 

@@ -1,7 +1,7 @@
-"""Scalar expressions as the planner sees them: columns, handles on Catalyst expressions, and a few derived forms.
+"""Scalar expressions as the planner sees them: columns, handles of Catalyst expressions, and a few derived forms.
 
-A `Handle` stands for an expression that lives in the JVM; Python never looks inside, it only knows what the query
-document says of it. The derived forms exist so that rewritten plans can speak of counts, merges and pads.
+A `Handle` stands for an expression that lives in the JVM. Python never looks inside; it knows only what the query
+document says about it. With the derived forms, rewritten plans can express counts, merges and pads.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Lit:
 
 @dataclass(frozen=True, slots=True)
 class Fn:
-    """A call of one of Spark's built-in functions (or of Tidemill's exact sums); an aggregate inside aggregates."""
+    """A call of a built-in Spark function or of a Tidemill exact sum; within aggregates, an aggregate function."""
 
     name: str
     args: tuple[Expr, ...]
@@ -51,7 +51,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Evaluate:
-    """The final value of the aggregate behind a handle, from its buffer's values: Spark's own rounding and overflow."""
+    """The final value of the aggregate behind a handle, from its buffer, with Spark's own rounding and overflow."""
 
     number: int
     buffers: tuple[Expr, ...]
@@ -64,7 +64,7 @@ TRUE = Lit(True, "boolean")
 
 
 def fn(name: str, *args: Expr) -> Fn:
-    """`Fn` with its arguments spread."""
+    """Builds an `Fn` from its arguments."""
     return Fn(name, args)
 
 

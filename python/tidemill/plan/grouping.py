@@ -1,4 +1,4 @@
-"""Grouping and joining by types that Spark does not group by, and by what tells all values of a type apart."""
+"""Values to group and join by, where Spark cannot group by a type or treats different values as equal."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tidemill.plan.expr import Cast, Col, Expr, fn
 _EXACT = frozenset(
     {"byte", "short", "integer", "long", "boolean", "date", "timestamp", "timestamp_ntz", "string", "binary"}
 )
-"""Types of which equal values are the same to every expression; decimals are others."""
+"""Types whose equal values are the same to every expression; decimals are exact too."""
 
 
 def groupable(column: int, kind: str) -> Expr:
-    """The column, or where Spark cannot group by its type a value that is equal if the column's is.
+    """The column itself, or a value to group by in its place if Spark cannot group by its type.
 
-    Maps compare by sorted entries, variants by their JSON. A map or variant inside another type is
-    compared by its JSON text; two texts of one nested map may differ, which leaves both rows in a net and no wrong one.
+    Maps compare by sorted entries, variants by their JSON. A map or variant inside another type compares by its JSON
+    text. Two texts of one nested map may differ: then a net keeps both rows, but no wrong one.
     """
     parsed = type_from_text(kind)
     if not _ungroupable(parsed):
@@ -30,20 +30,20 @@ def groupable(column: int, kind: str) -> Expr:
 
 
 def is_groupable(kind: str) -> bool:
-    """Whether Spark itself groups and joins by columns of this type as they are."""
+    """True if Spark can group and join by columns of this type as they are."""
     return not _ungroupable(type_from_text(kind))
 
 
 def is_exact(kind: str) -> bool:
-    """Whether values of a type that a grouping takes for one are the same to every expression.
+    """True if values of this type that grouping treats as equal are the same to every expression.
 
-    Those of floats are not (0.0 and -0.0), nor strings with a collation.
+    False for floats (0.0 and -0.0) and for strings with a collation.
     """
     return kind in _EXACT or kind.startswith("decimal")
 
 
 def exactly(column: int, kind: str) -> Expr | None:
-    """A value by which a grouping tells apart all that an expression can; None where none is known."""
+    """A value that is equal only where the column's values are the same to every expression; None if none is known."""
     if is_exact(kind):
         return Col(column)
     return Cast(Col(column), "string") if kind in {"float", "double"} else None

@@ -1,4 +1,4 @@
-"""Rows of some keys: what asking for them asks of the inputs of an operator."""
+"""Requests for the rows of some keys, and the requests for an operator's inputs that follow from them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tidemill.plan.props import equi_keys
 from tidemill.plan.query import Query
 
 On: TypeAlias = tuple[tuple[Expr, int], ...]
-"""A key: ((expression over a relation's columns, column with the values that are wanted), ...)."""
+"""A key: ((expression over a relation's columns, column with the requested values), ...)."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRequest:
-    """Rows are asked for by a key. `nulls`: NULL is a value like any other; otherwise no row with one is asked for."""
+    """A request for rows by key. `nulls`: NULLs are equal to each other; otherwise keys with a NULL are left out."""
 
     on: On
     nulls: bool = True
@@ -39,15 +39,17 @@ class KeyRequest:
 def request_below(
     op: QueryOp, asked: KeyRequest, inputs: Sequence[frozenset[int]], query: Query
 ) -> tuple[KeyRequest | None, ...] | None:
-    """Of which keys an operator needs its inputs' rows to have its own of some keys: per input; None for all rows.
-
-    None altogether where rows of one key may depend on rows of all keys.
+    """The key requests for the inputs of an operator that suffice for its own rows of some keys.
 
     Args:
-        inputs: the columns of each.
+        inputs: the columns of each input.
+
+    Returns:
+        One request per input, None for an input that is needed whole. None altogether if rows of one key may depend on
+        rows of all keys.
     """
     if not read(asked.on, query):
-        return None  # all rows or none, as of a global group
+        return None  # all rows or none, as in a global group
     match op:
         case Filter():
             return (asked,)
@@ -76,7 +78,7 @@ def read(on: On, query: Query) -> frozenset[int]:
 
 
 def _renamed(on: On, named: Mapping[int, Expr], query: Query) -> On | None:
-    """The key by the expressions that its columns stand for below; None if it cannot be said so."""
+    """The key with each column replaced by the expression that defines it below; None if that is not possible."""
     found = []
     for e, c in on:
         if isinstance(e, Col) and e.id in named:
@@ -91,7 +93,7 @@ def _renamed(on: On, named: Mapping[int, Expr], query: Query) -> On | None:
 def _of_a_left_side(
     op: Join, asked: KeyRequest, inputs: Sequence[frozenset[int]], query: Query
 ) -> tuple[KeyRequest | None, ...] | None:
-    """Of a join that keeps to its left side's rows: that side, and the other where the key is equal to one there."""
+    """The requests for a join that keeps left rows: for the left, and for the right if the key is equated there."""
     on, nulls = asked.on, asked.nulls
     left, right = inputs
     if not read(on, query) <= left:
@@ -99,7 +101,7 @@ def _of_a_left_side(
     pairs = {near: (far, safe) for near, far, safe in equi_keys(op.condition, left, right, query)}
     if not all(e in pairs for e, _ in on):
         return asked, None
-    equal = nulls and any(pairs[e][1] for e, _ in on)  # where none is null-safe, a NULL meets nothing
+    equal = nulls and any(pairs[e][1] for e, _ in on)  # without a null-safe equality NULLs never match
     far = tuple((pairs[e][0], c) for e, c in on)
     return KeyRequest(on, equal if op.kind == "semi" else nulls), KeyRequest(far, equal)
 
@@ -107,7 +109,7 @@ def _of_a_left_side(
 def _of_an_inner_join(
     op: Join, asked: KeyRequest, inputs: Sequence[frozenset[int]], query: Query
 ) -> tuple[KeyRequest | None, ...] | None:
-    """Of an inner join: the input that has the key, and the others whose rows must be equal to it there."""
+    """The requests for an inner join: for the input that has the key, and for the inputs equated with it in the key."""
     of = next((n for n, ids in enumerate(inputs) if read(asked.on, query) <= ids), None)
     if of is None:
         return None
@@ -120,7 +122,7 @@ def _of_an_inner_join(
             pairs = {e: (far, safe) for e, far, safe in equi_keys(op.condition, inputs[near], ids, query)}
             if n in found or not all(e in pairs for e, _ in on):
                 continue
-            equal = nulls and any(pairs[e][1] for e, _ in on)  # where none is null-safe, a NULL meets nothing
+            equal = nulls and any(pairs[e][1] for e, _ in on)  # without a null-safe equality NULLs never match
             found[n] = KeyRequest(tuple((pairs[e][0], c) for e, c in on), equal)
             found[near] = KeyRequest(on, found[near].nulls and equal)
             reached.append(n)

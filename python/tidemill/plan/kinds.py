@@ -1,4 +1,4 @@
-"""Kinds: strings of a closed set, the same in Python, on the wire and on disk."""
+"""Kinds: closed sets of strings, the same in Python, on the wire and on disk."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ OperatorName: TypeAlias = Literal[
 OPERATOR_NAMES: frozenset[OperatorName] = frozenset(get_args(OperatorName))
 
 StatePart: TypeAlias = Literal["", "before", "since"]
-"""Of a state that stands at a later moment than the view's content: all of it, what was there at the content's moment,
-or what came since."""
+"""A part of a state that stands at a later moment than the view's content: all of it, the part that existed at the
+content's moment, or the part added since."""
 
 
 def one_of(kinds: Iterable[K], value: object, what: str) -> K:
-    """A string from outside as one of its kinds; `what` says in the error what it is of.
+    """A string from outside as one of its kinds; `what` names the kind in the error.
 
     Raises:
-        ValueError: if it is none of them.
+        ValueError: if the string is none of the kinds.
 
     >>> one_of(JOIN_KINDS, "semi", "join")
     'semi'

@@ -1,4 +1,4 @@
-"""From Spark's normal form to the planner's: inner joins of any number of inputs, no orders without limit."""
+"""From Spark's normal form to the planner's: n-ary inner joins, and no sort without a limit."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from tidemill.plan.ops import Join, Project, Sort, Tree, columns_of
 def normalise(tree: Tree) -> Tree:
     """The planner's normal form of a query's tree.
 
-    A sort that no limit uses means nothing for a bag. Nested inner joins become one `Join` with all their conjuncts, so
-    that a delta can be joined outward from the changed input whatever order the text had; projections between them that
-    only drop columns go with them, and one projection on top restores the columns.
+    A sort without a limit has no effect on a bag and is removed. Nested inner joins become one `Join` with all their
+    conjuncts, so that a delta can be joined outward from the changed input, whatever the order of the text. Projections
+    between these joins that only drop columns are removed too; one projection on top restores the columns.
     """
     inputs = tuple(normalise(i) for i in tree.inputs)
     match tree.op:
         case Sort():
             return inputs[0]
-        case Join(kind="right", condition=condition):  # columns go by id: a right join is a left one, mirrored
+        case Join(kind="right", condition=condition):  # columns go by id, so a right join is a mirrored left join
             return Tree(Join("left", condition), (inputs[1], inputs[0]))
         case Join(kind="inner", condition=condition):
             return _flatten(condition, inputs)

@@ -1,7 +1,7 @@
-"""Operators of the plan IR: frozen payloads, children kept apart, so that tree and memo share them.
+"""Operators of the plan IR: frozen payloads without their inputs, so that trees and the memo share them.
 
-Two families. Those of queries come from the JVM. Those of the rewriter describe forms of time-varying relations;
-`tidemill.search.lower` turns them into the former before anything is sent back.
+There are two families. The operators of queries come from the JVM. The operators of the rewriter describe forms of
+time-varying relations; `tidemill.search.lower` turns them into operators of queries before a plan goes to the JVM.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tidemill.plan.expr import Expr
 from tidemill.plan.kinds import JoinKind, StatePart
 
 Named: TypeAlias = tuple[tuple[int, Expr], ...]
-"""Columns with what computes them: ((column id, expression), ...)."""
+"""Named expressions: ((column id, expression), ...)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A source's fields as columns: ((column id, field), ...). `at`: the moment, once it is one; None in a query."""
+    """Reads fields of a source: ((column id, field), ...). `at`: the moment of the snapshot; None in a query."""
 
     source: int
     columns: tuple[tuple[int, str], ...]
@@ -53,7 +53,7 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A join; inner ones take any number of inputs, the others two. `exists` is the column of an existence join."""
+    """A join; inner joins take any number of inputs, others two. `exists` is the column of an existence join."""
 
     kind: JoinKind
     condition: tuple[Expr, ...]
@@ -62,7 +62,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """Grouping; each call is one pure aggregate. No keys: the global group, which exists over no input as well."""
+    """Grouping; each call is one pure aggregate. Without keys: the global group, which exists over no rows too."""
 
     keys: Named
     calls: Named
@@ -78,7 +78,7 @@ class Union:
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """An order without a limit; a bag has none, so planning drops it."""
+    """A sort without a limit; a bag has no order, so planning drops it."""
 
     order: tuple[SortKey, ...]
 
@@ -94,7 +94,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class RowWise:
-    """An operator of the JVM that makes rows of each input row alone (grouping sets, generators); `text` says how."""
+    """A JVM operator that turns each input row alone into rows (grouping sets, generators); `text` describes it."""
 
     name: str
     node: int
@@ -113,7 +113,7 @@ class WindowCall:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Window functions over partitions; the JVM holds the functions, of which `text` says what they compute."""
+    """Window functions over partitions. The functions stay in the JVM; `text` describes what they compute."""
 
     node: int
     columns: tuple[int, ...]
@@ -124,7 +124,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """An operator that only the JVM understands; inputs are its children and the plans of its sub-queries."""
+    """An operator that only the JVM understands; its inputs are its children and then the plans of its sub-queries."""
 
     name: str
     node: int
@@ -139,7 +139,7 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """A source's signed change between two moments."""
+    """The signed change of a source between two moments."""
 
     source: int
     columns: tuple[tuple[int, str], ...]
@@ -157,7 +157,7 @@ class Empty:
 
 @dataclass(frozen=True, slots=True)
 class StateScan:
-    """A kept state by name, or a part of it: its columns as (column id, field, type)."""
+    """Reads a kept state, or a part of it, by name; the columns are (column id, field, type)."""
 
     name: str
     form: str
@@ -167,14 +167,14 @@ class StateScan:
 
 @dataclass(frozen=True, slots=True)
 class HeldScan:
-    """The view's signed change since its content, as runs without output computed it: ((column, field, type), ...)."""
+    """Reads the held change, the signed change since the content: ((column, field, type), ...)."""
 
     columns: tuple[tuple[int, str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ResultScan:
-    """The view's present content: ((column id, field, type), ...)."""
+    """Reads the view's present content; the columns are ((column id, field, type), ...)."""
 
     columns: tuple[tuple[int, str, str], ...]
 
@@ -186,14 +186,15 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Negate:
-    """All counts with the other sign; a plain bag counts as +1 per row."""
+    """Negates all counts; a plain row counts +1 before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Net:
-    """One row per row value with the sum of its counts; values that cancel out are gone.
+    """Adds up the counts of equal rows and drops rows whose counts cancel out.
 
-    `state`: the input is all there is of that state, and a value of its base that no later piece has may keep its rows.
+    `state`: the input is the whole state of that name, and rows of its base that no later piece changes may stay as
+    they are.
     """
 
     columns: tuple[int, ...]
@@ -202,14 +203,14 @@ class Net:
 
 @dataclass(frozen=True, slots=True)
 class Unsign:
-    """A signed relation whose counts are not negative, as a plain bag."""
+    """A signed relation without negative counts, as a plain bag."""
 
     columns: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """Attribute form: per key, the parts that merge by addition. Input plain or signed."""
+    """The attribute form of an aggregate: the additive parts per key. The input is plain or signed."""
 
     keys: Named
     calls: Named
@@ -219,9 +220,9 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Adds up attribute forms of the same aggregate, key by key. Any number of inputs.
+    """Adds up attribute forms of one aggregate per key. It takes any number of inputs.
 
-    `state`: the one input is all there is of that state.
+    `state`: the only input is the whole state of that name.
     """
 
     partial: Partial
@@ -230,10 +231,11 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class CallParts:
-    """Where a call finds what it adds up, in a row that stands for several rows.
+    """The input of a call in a row that stands for several rows.
 
-    `parts`: the columns of its parts, of a side of which every row is met as often as the columns `times`, multiplied,
-    say. Without: it adds up the column `value`, or if there is none its own arguments, for all the rows.
+    `parts`: the columns with the call's parts for one side of a join; each row of that side occurs as often as the
+    product of the columns `times`. Without `parts`, the call adds up the column `value`, or its own arguments if there
+    is none, once for every row represented.
     """
 
     parts: tuple[int, ...] = ()
@@ -243,8 +245,11 @@ class CallParts:
 
 @dataclass(frozen=True, slots=True)
 class Combine:
-    """Parts of an aggregate from joined attribute forms of its inputs: a row stands for as many rows as the product of
-    `counts`. `keys` compute the aggregate's keys from such a row; `given` has an element per call."""
+    """Parts of an aggregate from joined attribute forms of its inputs.
+
+    Each input row stands for as many rows as the product of `counts`. `keys` compute the aggregate's keys from such a
+    row; `given` has one element per call.
+    """
 
     partial: Partial
     keys: Named
@@ -254,29 +259,31 @@ class Combine:
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """An attribute snapshot as rows: groups of count 0 are dropped (the global group never)."""
+    """Final rows from an attribute snapshot; groups with count 0 are dropped, except the global group."""
 
     partial: Partial
 
 
 @dataclass(frozen=True, slots=True)
 class FinalChange:
-    """From (old attribute snapshot, attribute delta) the net signed rows old -> new of the touched groups."""
+    """The net signed change of the final rows of the touched groups, from (old attribute snapshot, attribute delta)."""
 
     partial: Partial
 
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """Adds up parts that come at a finer grain: several rows per key, each as often as its count says if it has one."""
+    """Adds up parts of a finer grain: several rows per key, each as often as its count says, if it has one."""
 
     partial: Partial
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Rows of an aggregate from parts at a finer grain: those of `partial` are added up per key, and `calls` are worked
-    out from the finer grain's own keys. What has a row count of 0 does not count.
+    """Final rows of an aggregate from parts of a finer grain.
+
+    The parts of `partial` are added up per key; `calls` are computed from the keys of the finer grain. Rows with a row
+    count of 0 are ignored.
     """
 
     partial: Partial
@@ -285,23 +292,23 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Pad:
-    """Adds columns that are NULL: ((column id, type), ...)."""
+    """Adds columns of NULLs: ((column id, type), ...)."""
 
     columns: tuple[tuple[int, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The distinct values of some expressions: ((new column id, expression), ...); several inputs are united."""
+    """The distinct values of expressions: ((new column id, expression), ...); several inputs are united."""
 
     columns: tuple[Named, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class KeyFilter:
-    """Rows of the first input whose key is among the second's rows: ((expression, column), ...).
+    """Rows of the first input whose key occurs in the second input: ((expression, column), ...).
 
-    `nulls`: NULLs are equal; otherwise a row with a NULL in its key is not asked for.
+    `nulls`: NULLs are equal; otherwise rows with a NULL in the key are left out.
     """
 
     on: tuple[tuple[Expr, int], ...]
@@ -310,9 +317,9 @@ class KeyFilter:
 
 @dataclass(frozen=True, slots=True)
 class LookUp:
-    """Rows of a state whose key is among the input's rows, as of a `KeyFilter`, found by the order of its base.
+    """Rows of a state whose key occurs in the input, like `KeyFilter`, found by the order of the base.
 
-    The first of `on` is the column that the base is in the order of. The input has to be written.
+    The first element of `on` is the column that orders the base. The input must be written before.
     """
 
     scan: StateScan
@@ -322,7 +329,7 @@ class LookUp:
 
 @dataclass(frozen=True, slots=True)
 class Less:
-    """A plain bag without a change that is in it: what was there before."""
+    """The old rows: a plain bag minus a change that is contained in it."""
 
     columns: tuple[int, ...]
 
@@ -354,7 +361,7 @@ FormOp: TypeAlias = (
 )
 """The operators of the rewriter."""
 Op: TypeAlias = QueryOp | FormOp
-"""All operators. A `match` that must know each of them ends in `assert_never`: mypy names what it forgets."""
+"""All operators. An exhaustive `match` ends in `assert_never`, so that mypy reports operators that it forgets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,12 +377,12 @@ def state_of(op: Op) -> str | None:
     match op:
         case StateScan(name=name) | LookUp(StateScan(name=name)):
             return name
-        case _:  # of all there are, these two read states
+        case _:  # no other operator reads a state
             return None
 
 
 def columns_of(tree: Tree) -> tuple[int, ...]:
-    """The column ids of a tree of a query, in order."""
+    """The column ids of a query's tree, in order."""
     match tree.op:
         case Scan(_, columns, _):
             return tuple(c for c, _ in columns)

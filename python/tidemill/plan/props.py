@@ -1,6 +1,6 @@
-"""Derived properties of operators: columns, keys, reproducibility, and what is never NULL.
+"""Derived properties of operators: columns, keys, reproducibility, and columns without NULLs.
 
-Half of the preconditions of rules are questions asked here.
+About half of the preconditions of rules are questions about these properties.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from tidemill.plan.query import Query
 
 @dataclass(frozen=True, slots=True)
 class Props:
-    """What holds of a relation at any time.
+    """Properties that a relation has at any time.
 
     Attributes:
         columns: ids, in order.
         keys: sets of columns whose values no two rows share; the empty set means one row at most.
-        reproducible: computing it twice over the same sources gives the same bag bit by bit; False below sums of
-            floats, ties under a limit, first, collect_list and the like. What is not reproducible must be retracted
-            from what was kept, never from what is computed again.
+        reproducible: computing the relation twice over the same sources gives the same bag bit by bit; False above sums
+            of floats, ties under a limit, first, collect_list and the like. The old rows of a relation that is not
+            reproducible must be read from where they were kept, never computed again.
         sources: the sources below.
         known: columns that are NULL in no row.
     """
@@ -93,7 +93,7 @@ def derive(op: QueryOp, inputs: Sequence[Props], query: Query, columns: ColumnId
 
 
 def _known(op: QueryOp, inputs: Sequence[Props], query: Query) -> frozenset[int]:
-    """Columns that hold no NULL, of those that the operator may show."""
+    """The columns without NULLs, among those that the operator may show."""
     below = frozenset[int]().union(*(i.known for i in inputs))
     match op:
         case Filter(condition) | Join(kind="inner", condition=condition):
@@ -117,13 +117,13 @@ def _is_known(expr: Expr, known: frozenset[int]) -> bool:
 
 
 def not_null(condition: Sequence[Expr], query: Query) -> frozenset[int]:
-    """Columns that are NULL in no row for which all conjuncts are true, as an equality says."""
+    """Columns that are NULL in no row for which all conjuncts are true, as far as equalities tell."""
     found = [info.equal for info in map(query.info, condition) if info is not None and info.equal is not None]
     return frozenset(e.id for q in found if not q.null_safe for e in (q.left, q.right) if isinstance(e, Col))
 
 
 def _reproducible(call: WindowCall) -> bool:
-    """True if rows that tie in the order of their partition cannot get each other's values, and no sum drifts."""
+    """True if rows that tie in the order of their partition cannot swap values, and no sum drifts."""
     if call.function in {"rank", "dense_rank", "percent_rank", "cume_dist"}:
         return True
     exact = call.function in {"count", "min", "max"} or (call.function in {"sum", "avg"} and not call.floating)
@@ -159,7 +159,7 @@ def _join_keys(
         if kind == "right" and _bound(left, (right,), condition, query):
             return right.keys
         return frozenset()  # padded rows: NULLs stand for absent keys
-    # An input whose key is bound by equalities to the others adds no rows: its key is not needed.
+    # If equalities bind a key of an input to the others, that input adds no rows and its key is not needed.
     needed = list(range(len(inputs)))
     for i in range(len(inputs)):
         others = [inputs[j] for j in needed if j != i]
@@ -172,7 +172,7 @@ def _join_keys(
 
 
 def _bound(own: Props, others: Sequence[Props], condition: Sequence[Expr], query: Query) -> bool:
-    """True if equalities bind a whole key of `own`: each row of the others then meets one row of it at most."""
+    """True if equalities bind a whole key of `own`, so that each row of the others meets at most one row of it."""
     theirs = frozenset(c for o in others for c in o.columns)
     equated = {b.id for _, b, _ in equi_keys(condition, theirs, frozenset(own.columns), query) if isinstance(b, Col)}
     return any(key <= equated for key in own.keys)

@@ -1,4 +1,4 @@
-"""An analysed query, as planning knows it: its tree, and what is known of columns, expressions and sources."""
+"""The analysed query as the planner knows it: its tree, and facts about columns, expressions and sources."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class ExpressionInfo:
-    """What planning may know of an expression kept in the JVM; `text` names columns by #id."""
+    """Facts about an expression that stays in the JVM; `text` names columns by #id."""
 
     handle: int
     text: str
@@ -74,7 +74,7 @@ class SourceInfo:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """An analysed and normalised query: the tree, and what is known of its columns, expressions and sources."""
+    """An analysed and normalised query: its tree, and facts about its columns, expressions and sources."""
 
     number: int
     columns: Mapping[int, Column]
@@ -86,7 +86,7 @@ class Query:
     document: Mapping[str, Any]
 
     def info(self, expr: Expr) -> ExpressionInfo | None:
-        """What is known of a handle; None for the other forms."""
+        """Facts about a handle; None for other expressions."""
         return self.expressions.get(expr.number) if isinstance(expr, Handle) else None
 
     def columns_of(self, expr: Expr) -> frozenset[int]:
@@ -100,7 +100,7 @@ class Query:
         return frozenset(found)
 
     def scans(self, source: int) -> tuple[Scan, ...]:
-        """The places where a source is read, each once, in the order of the tree."""
+        """The distinct scans of a source, in the order of the tree."""
         return tuple(dict.fromkeys(op for op in _operators(self.root) if isinstance(op, Scan) and op.source == source))
 
 
@@ -111,11 +111,11 @@ def _operators(tree: Tree) -> Iterator[Op]:
 
 
 COUNT_FIELD = "_n"
-"""The column of signed counts in files of which nothing says otherwise."""
+"""Default name of the count column in files of signed rows."""
 
 
 def count_field(names: Iterable[str]) -> str:
-    """The column of signed counts in files that have columns of these names beside it.
+    """A name for the count column in files that have columns of these names.
 
     >>> count_field(["a", "n"]), count_field(["_N", "__n"])
     ('_n', '___n')

@@ -1,1 +1,1 @@
-"""Rules: how they are written, found and run."""
+"""Rules: how they are declared, found and run."""

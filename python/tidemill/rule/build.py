@@ -1,4 +1,4 @@
-"""Constructors for what rules build. They drop terms that are empty, so that no rule needs to."""
+"""Constructors for the trees that rules build. They drop empty terms, so that rules need not."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tidemill.plan.ops import (
 
 
 def is_empty(built: Built) -> bool:
-    """True for a term that is known to hold no row."""
+    """True for a term that is known to have no rows."""
     return isinstance(built, Node) and isinstance(built.op, Empty)
 
 
 def node(op: Op, *inputs: Built) -> Node:
-    """An operator over its inputs; empty if the input that carries its rows is."""
+    """An operator over its inputs; empty if the input that provides its rows is empty."""
     if isinstance(op, Filter | Negate | Net | Unsign) and is_empty(inputs[0]):
         assert isinstance(inputs[0], Node)
         return inputs[0]
@@ -47,7 +47,7 @@ def node(op: Op, *inputs: Built) -> Node:
 
 
 def join(kind: JoinKind, condition: tuple[Expr, ...], columns: tuple[int, ...], *inputs: Built) -> Node:
-    """A join; an inner or semi join with an empty input is empty, as is any other with an empty left side."""
+    """A join. An inner or semi join with an empty input is empty, as is any other join with an empty left side."""
     strict = kind in {"inner", "semi"}
     if any(is_empty(i) for i in (inputs if strict else inputs[:1])):
         return Node(Empty(columns, signed=True))
@@ -85,5 +85,5 @@ def keys(*branches: tuple[Named, Built]) -> Built:
 
 
 def with_keys(on: tuple[tuple[Expr, int], ...], rows: Built, wanted: Built, *, nulls: bool = True) -> Built:
-    """The rows whose key is among the wanted; all of them if there is no key. `nulls`: see `KeyFilter`."""
+    """The rows whose key is in `wanted`; all rows if there is no key. `nulls`: see `KeyFilter`."""
     return Node(KeyFilter(on, nulls), (rows, wanted)) if on else rows

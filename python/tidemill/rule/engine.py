@@ -1,4 +1,4 @@
-"""The rule engine: one worklist, budgets, and a reason for having stopped."""
+"""The rule engine: one worklist, budgets, and a stated reason for stopping."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tidemill.rule.rule import Rule
 from tidemill.tvr.form import Link, Span
 
 LEAST_SECONDS = 1.0
-"""Between two looks for what must be found."""
+"""Shortest extension of exploration while something that must be found is missing."""
 
 
 class Stopped(StrEnum):
-    """Why a search went no further."""
+    """Reasons why a search stopped."""
 
     SATURATED = "saturated"
-    """Nothing was left to find."""
+    """No rule yields anything new."""
     TIME_LIMIT = "time limit"
     GROUP_LIMIT = "group limit"
 
 
 class RuleFailedError(Exception):
-    """A rule raised; the message names the rule and the relation."""
+    """A rule raised an exception; the message names the rule and the relation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """What exploration did, and why it stopped."""
+    """The outcome of exploration, and why it stopped."""
 
     rules_fired: int
     seconds: float
@@ -57,16 +57,18 @@ def explore(
     fresh: Callable[[int, int], None] = lambda _tvr, _index: None,
     missing: Callable[[], bool] = lambda: False,
 ) -> Explored:
-    """Apply every rule to every way of writing every relation, those that rules add included, once each. When the
-    budget is used up, those of basic packs alone are applied to what is left.
+    """Applies every rule once to every way to write every relation, including those that rules add.
+
+    When the budget is used up, only the rules of basic packs are applied to the rest.
 
     Args:
-        memo: holding the query's relations already.
+        memo: already has the query's relations.
         rules: in the order in which they are tried.
-        budget: checked between two ways.
+        budget: checked before each way to write a relation.
         checked: called after every rule that changed something (tests pass the invariant check).
-        fresh: called for every way of writing a relation that a rule has found, before rules are applied to it.
-        missing: whether something that must be found has not been; asked when time is up, which then begins anew.
+        fresh: called for every new way to write a relation, before rules are applied to it.
+        missing: returns True while something that must be found is missing; asked when time is up, and if so time
+            starts anew.
 
     Raises:
         RuleFailedError: if a rule raises.
@@ -106,14 +108,14 @@ def explore(
 
 
 def _apply(memo: Memo, rule: Rule, tvr: int, index: int) -> bool:
-    """Applies a rule at one way of writing a relation, for every interval.
+    """Applies a rule to one way to write a relation, for every interval; returns True if it found something new.
 
-    What a rule yields depends on an interval by what changes in it alone (Tempura 5.4, translational symmetry): its
-    body runs once for all intervals that are alike, and its results are put at the times of each.
+    A rule's result depends only on what changes within the interval (Tempura 5.4, translational symmetry). So its body
+    runs once for all equal intervals, and its results are placed at the times of each.
     """
     began, results = time.perf_counter(), list[tuple[Span, Result, bool]]()
     op, inputs = memo.tvrs[tvr].expressions[index]
-    # What another way of writing makes possible is owed to the pack that found it.
+    # A result that another rule's way to write the relation made possible counts for that rule's pack.
     _, pack = memo.tvrs[tvr].found[index] or (rule.name, rule.pack)
     known: dict[object, tuple[Result, ...]] = {}
     try:
@@ -134,7 +136,7 @@ def _apply(memo: Memo, rule: Rule, tvr: int, index: int) -> bool:
 
 
 def _what_happens(memo: Memo, tvr: int, span: Span) -> object:
-    """All of an interval that a rule can ask about: what changes below, and of a scan in which way."""
+    """All that a rule can ask about an interval: the sources that change below, and for a scan the kind of change."""
     below, line = memo.tvrs[tvr].props.sources, memo.timeline
     if not isinstance(memo.tvrs[tvr].expressions[0][0], Scan):
         return below & line.changed(span)

@@ -1,7 +1,8 @@
 """An aggregate over an inner join, from aggregates of the join's two halves (DBToaster's update-independent views).
 
-The aggregate of a half groups by all columns that are looked at beyond the half, and has the parts of the calls that
-read that half alone. Its rows stand for many rows each: counts multiply, and so do parts with the other half's count.
+The aggregate of a half groups by all columns that are read outside the half, and has the parts of the calls that read
+only that half. Each of its rows stands for many rows: when two rows join, their counts multiply, and so do the parts of
+one half with the count of the other.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tidemill.rule.build import is_empty, join, node
 from tidemill.rule.match import Match, Relation
 
 ALL_WAYS = 3
-"""Inputs of a join up to which each of them is tried as a half; of more, one, since halves are halved in turn."""
+"""Largest number of inputs of a join for which each is tried as a half; of more inputs only one is, halved in turn."""
 
 ColumnSet = frozenset[int]
 NONE: ColumnSet = frozenset()
@@ -27,8 +28,10 @@ NONE: ColumnSet = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """Aggregates of the halves, the conjuncts that join their rows, and what makes parts of the joined rows: a
-    projection, if some column of theirs is computed from both, and then `combine`."""
+    """Two halves of a join: their aggregates, the conjuncts that join them, and the operators that compute the parts.
+
+    `projection` comes first, if a column is computed from both halves; then `combine`.
+    """
 
     one: Relation
     other: Relation
@@ -45,7 +48,7 @@ class Halves:
 
 
 def halves(m: Match[Aggregate]) -> Iterator[Halves]:
-    """The ways to halve the inner join below a matched additive aggregate, or below a projection that it is over."""
+    """All ways to halve the inner join below the matched additive aggregate, or below a projection under it."""
     (rows,) = m.inputs
     found: list[tuple[Named, Join, tuple[Relation, ...]]] = [((), *way) for way in m.written(rows, Join)]
     for project, (joined,) in m.written(rows, Project):
@@ -61,7 +64,7 @@ def halves(m: Match[Aggregate]) -> Iterator[Halves]:
 
 
 def _alone(query: Query, condition: Sequence[Expr], inputs: Sequence[Relation]) -> Sequence[int]:
-    """The inputs that can be a half, so that conjuncts hold the others together."""
+    """The numbers of the inputs that can be a half alone: conjuncts still connect the other inputs."""
     if len(inputs) == 2:
         return [0]
     columns = [frozenset(r.columns) for r in inputs]
@@ -80,7 +83,7 @@ def _connected(query: Query, condition: Sequence[Expr], parts: list[ColumnSet]) 
 
 
 class _Half:
-    """A half of a join while its aggregate is put together: its own `keys` and `calls`, columns `computed` for them."""
+    """A half of a join while its aggregate is built: `keys` and `calls` of its own, and columns computed for them."""
 
     def __init__(self, m: Match[Aggregate], condition: tuple[Expr, ...], inputs: tuple[Relation, ...]) -> None:
         self._m = m
@@ -100,7 +103,7 @@ class _Half:
         self.columns |= {column}
 
     def aggregate(self, beyond: ColumnSet) -> tuple[Relation, Partial] | None:
-        """The half's aggregate; None if it has no keys, or a key that takes for one what an expression tells apart."""
+        """The half's aggregate; None if it has no keys, or groups values that an expression can tell apart."""
         m, rows = self._m, self._inputs[0]
         if len(self._inputs) > 1:
             rows = m.derive(Join("inner", self.condition), *self._inputs)
@@ -117,7 +120,7 @@ class _Half:
 def _halved(
     m: Match[Aggregate], pair: tuple[_Half, _Half], conjuncts: tuple[Expr, ...], computed: Named
 ) -> Halves | None:
-    """Gives each key and call of the aggregate to the half that it reads alone, and has both halves made."""
+    """Assigns each key and call of the aggregate to the half that it reads, and builds both halves' aggregates."""
     op, partial, calls = m.op, m.partial(), m.additive_calls()
     if partial is None or calls is None:
         return None

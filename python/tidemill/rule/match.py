@@ -1,4 +1,4 @@
-"""What a rule sees of the place where it matched."""
+"""The place where a rule matched, as the rule sees it."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ Matched = TypeVar("Matched", bound=QueryOp, covariant=True)
 
 
 class Relation:
-    """A time-varying relation at a match: its forms as leaves for what the rule builds, and its properties.
+    """A relation at a match: its properties, and its forms as leaves for the trees that the rule builds.
 
-    What it answers holds for the interval of the match, of which a rule speaks in symbols only: old, new, delta.
+    Answers hold for the interval of the match, which a rule names only by symbols: old, new, delta.
     """
 
     def __init__(self, memo: Memo, number: int, span: Span) -> None:
@@ -61,7 +61,7 @@ class Relation:
 
     @property
     def changed(self) -> bool:
-        """Whether some source below changes."""
+        """True if some source below changes."""
         return self._memo.changed(self.number, self._span)
 
     @property
@@ -80,11 +80,11 @@ class Relation:
         return self.change(DELTA)
 
     def moment(self, kind: FormKind, *, old: bool) -> Ref:
-        """A snapshot-like form."""
+        """A form at a moment, of this kind."""
         return Ref(self.number, at(kind, OLD if old else NEW))
 
     def change(self, kind: FormKind) -> Built:
-        """A delta-like form."""
+        """A form over the interval, of this kind."""
         if not self.changed:
             return Node(Empty(self.columns, kind.signed))
         return Ref(self.number, over(kind, SYMBOLIC))
@@ -92,9 +92,9 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """An input of a join with its end of the join's equalities: ((column for the values, expression), ...).
+    """An input of a join, with its side of the join's equalities: ((column for the values, expression), ...).
 
-    `nulls`: whether rows with a NULL there count, because it is equal to another, or because they are padded.
+    `nulls`: rows with a NULL there count too, because NULL can match or because they are padded.
     """
 
     relation: Relation
@@ -102,18 +102,18 @@ class Side:
     nulls: bool
 
     def keys(self, rows: Built) -> Built:
-        """The values that rows of this side have in the equalities."""
+        """The values of the equated expressions in rows of this side."""
         return keys((self.named, rows))
 
     def cut(self, rows: Built, wanted: Built) -> Built:
-        """The rows of this side with values among the wanted ones; all of them if there is no equality."""
+        """The rows of this side whose values are in `wanted`; all rows if there is no equality."""
         return with_keys(tuple((e, c) for c, e in self.named), rows, wanted, nulls=self.nulls)
 
 
 class Match(Generic[Matched]):
-    """A relation written with an operator that a rule asked for, over an interval (the whole unless given).
+    """A relation written with an operator that a rule matches, over an interval (by default the whole timeline).
 
-    `op`: that operator. Some questions can be asked of a match of one operator only, as their `self` says.
+    `op`: that operator. Some methods apply to matches of one operator only, as the type of their `self` says.
     """
 
     def __init__(self, memo: Memo, tvr: int, op: Matched, inputs: tuple[int, ...], span: Span | None = None) -> None:
@@ -125,7 +125,7 @@ class Match(Generic[Matched]):
 
     @property
     def query(self) -> Query:
-        """What is known of expressions and sources."""
+        """The query, with facts about its expressions and sources."""
         return self._memo.query
 
     @property
@@ -134,19 +134,19 @@ class Match(Generic[Matched]):
         return self._memo.columns
 
     def column(self, role: Hashable, kind: str, name: str) -> int:
-        """A new column with a role at this relation; the same one for the same role."""
+        """The column of a role at this relation, created at first use."""
         return self._memo.columns.fresh((self.relation.number, role), kind, name)
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def written(self, relation: Relation, operator: type[Operator]) -> Iterator[tuple[Operator, tuple[Relation, ...]]]:
-        """The ways in which a relation is known to be written with an operator, and over which inputs."""
+        """The known ways to write a relation with this operator: the operator and its inputs."""
         for op, inputs in self._memo.tvrs[relation.number].expressions:
             if isinstance(op, operator):
                 yield op, tuple(map(self._relation, inputs))
 
     def additive_calls(self: Match[Aggregate]) -> tuple[Additive, ...] | None:
-        """How the calls of the aggregate are kept by addition; None if one of them is not."""
+        """The attribute forms of the aggregate's calls; None if a call is not additive."""
         return self._additive_calls(self.op)
 
     def _additive_calls(self, op: Aggregate) -> tuple[Additive, ...] | None:
@@ -154,7 +154,7 @@ class Match(Generic[Matched]):
         return tuple(a for a in found if a is not None) if all(found) else None
 
     def partial(self: Match[Aggregate]) -> Partial | None:
-        """The attribute form of the aggregate, with part columns; None if a call is not additive."""
+        """The attribute form of the matched aggregate, with part columns; None if a call is not additive."""
         return self.partial_of(self.op)
 
     def partial_of(self, op: Aggregate) -> Partial | None:
@@ -164,7 +164,7 @@ class Match(Generic[Matched]):
             return None
 
         def column(role: Hashable, kind: str, name: str) -> int:
-            """The same one for each relation that the aggregate makes: their parts merge."""
+            """The same column for every relation of the aggregate, so that their parts merge."""
             return self.types.fresh((op, role), kind, name)
 
         parts = tuple(
@@ -174,11 +174,11 @@ class Match(Generic[Matched]):
         return Partial(op.keys, op.calls, column("count", "long", "_n"), parts)
 
     def sides(self: Match[Join]) -> tuple[Side, Side]:
-        """The two inputs of the join, each with its end of the equalities between them."""
+        """The two inputs of the matched join, each with its side of the equalities."""
         return self.sides_of(self.op)
 
     def sides_of(self, join: Join) -> tuple[Side, Side]:
-        """The same, where a join is only one of the operators that the rule matches."""
+        """The two inputs of any join, each with its side of the equalities."""
         left, right = self.inputs
         pairs = equi_keys(join.condition, frozenset(left.columns), frozenset(right.columns), self.query)
         ids = [self.column(("key", i), self.types.type_of(near), f"key{i}") for i, (near, _, _) in enumerate(pairs)]
@@ -197,13 +197,16 @@ class Match(Generic[Matched]):
         return all(is_exact(self.types.type(c)) for c in columns)
 
     def present(self: Match[Join], side: Relation) -> int | None:
-        """Of a join: a column of one side that is NULL in no pair, so that NULL tells a pad; None if none is known."""
+        """A column of one side that is NULL in no pair, so that NULL identifies a pad; None if none is known."""
         known = side.props.known | not_null(self.op.condition, self.query)
         return next((c for c in side.columns if c in known), None)
 
     def asked(self: Match[Join], side: Relation) -> Named | None:
-        """Of a join: what of one side the condition looks at, as values to group by. Rows that are alike in them meet
-        the same rows of the other side. None where no value tells all apart that an expression can."""
+        """The columns of one side that the join's condition reads, as values to group by.
+
+        Rows with equal values meet the same rows of the other side. None if no value distinguishes all that an
+        expression can.
+        """
         read = frozenset[int]().union(*(self.query.columns_of(c) for c in self.op.condition))
         found: list[tuple[int, Expr]] = []
         for c in side.columns:
@@ -217,16 +220,16 @@ class Match(Generic[Matched]):
 
     @property
     def tells_changes(self: Match[Scan]) -> bool:
-        """Of a scan: true if its source can tell what changed."""
+        """True if the scanned source can tell what changed."""
         return self.op.source in self._memo.timeline.telling(self._span)
 
     @property
     def may_cancel(self: Match[Scan]) -> bool:
-        """Of a scan: true if its source's change may hold a row both as inserted and as deleted."""
+        """True if the source's change may hold a row both as inserted and as deleted."""
         return self.op.source in self._memo.timeline.mixed(self._span)
 
     def evaluate(self, *inputs: Built) -> Node:
-        """The operator over plain inputs; sums of floats exactly, so that the same bag always gives the same value."""
+        """The operator over plain inputs; sums of floats are exact, so that equal bags give equal values."""
         if isinstance(self.op, Aggregate):
             partial = self.partial_of(self.op)
             if partial is not None and any(order_sensitive(self.query, self.types, e) for _, e in self.op.calls):
@@ -236,17 +239,17 @@ class Match(Generic[Matched]):
     # -- other relations ----------------------------------------------------------------------------------------------
 
     def derive(self, op: QueryOp, *inputs: Relation) -> Relation:
-        """The relation that an operator of a query makes of others; the same one each time."""
+        """The relation of an operator of queries over other relations; the same one each time."""
         numbers = tuple(i.number for i in inputs)
         return self._relation(self._memo.relation(op, numbers))
 
     def ways(self, relation: Relation) -> Iterator[tuple[QueryOp, tuple[Relation, ...]]]:
-        """All ways to write a relation that are known, the first one first."""
+        """All known ways to write a relation, the original one first."""
         for op, inputs in tuple(self._memo.tvrs[relation.number].expressions):
             yield op, tuple(map(self._relation, inputs))
 
     def ways_below(self, relation: Relation) -> Iterator[tuple[QueryOp, tuple[Relation, ...]]]:
-        """Those, and those of what it only drops columns of."""
+        """All known ways to write a relation, or a relation of which it only drops columns."""
         for op, inputs in self.ways(relation):
             if isinstance(op, Project) and all(e == Col(c) for c, e in op.columns):
                 yield from self.ways(inputs[0])
@@ -254,12 +257,12 @@ class Match(Generic[Matched]):
                 yield op, inputs
 
     def linked(self, kind: str, relation: Relation) -> Relation | None:
-        """The relation to which one has a link of a kind, or None."""
+        """The relation that a link of this kind leads to; None if there is none."""
         found = self._memo.linked(kind, relation.number)
         return None if found is None else self._relation(found)
 
     def keep(self, relation: Relation) -> Linked:
-        """The snapshot of a relation is worth considering as a state."""
+        """Proposes the snapshot of a relation as a state."""
         return Linked(KEPT, relation.number)
 
     def _relation(self, number: int) -> Relation:
@@ -268,7 +271,7 @@ class Match(Generic[Matched]):
     # -- results ------------------------------------------------------------------------------------------------------
 
     def split(self, positive: Relation, negative: Relation) -> Iterator[Result]:
-        """The matched relation is the bag union of two others: what only grows while its sources do, and the rest."""
+        """Splits the matched relation into its positive and negative part, whose bag union it is (see `POSITIVE`)."""
         columns = self.relation.columns
         yield Linked(POSITIVE, positive.number)
         yield Linked(NEGATIVE, negative.number)
@@ -277,17 +280,17 @@ class Match(Generic[Matched]):
             yield self.delta(total(columns, positive.delta, negative.delta))
 
     def delta(self, built: Built) -> NewForm:
-        """The matched relation's signed change."""
+        """Yields the matched relation's delta."""
         return NewForm(over(DELTA, SYMBOLIC), built)
 
     def snapshot(self, built: Built, *, old: bool = False) -> NewForm:
-        """The matched relation's snapshot."""
+        """Yields the matched relation's snapshot."""
         return NewForm(at(SNAPSHOT, OLD if old else NEW), built)
 
     def attribute(self, built: Built, *, old: bool = False) -> NewForm:
-        """The matched relation's snapshot in attribute form."""
+        """Yields the matched relation's snapshot in attribute form."""
         return NewForm(at(ATTRIBUTE, OLD if old else NEW), built)
 
     def attribute_delta(self, built: Built) -> NewForm:
-        """The matched relation's change in attribute form."""
+        """Yields the matched relation's delta in attribute form."""
         return NewForm(over(ATTRIBUTE_DELTA, SYMBOLIC), built)

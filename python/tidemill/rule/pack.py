@@ -1,4 +1,4 @@
-"""Packs: a published method each, declared in the `__init__.py` of the folder that holds its rules."""
+"""Packs: one per published method, declared in the `__init__.py` of the folder that holds its rules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BUILT_IN = "tidemill.rules"
 
 
 class RuleLoadError(Exception):
-    """A rule or a pack that is wrong: not where its name says, or of a name that another has."""
+    """An invalid rule or pack: it is not where its name says, or another has its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,10 @@ class Pack:
     Attributes:
         name: its folder's name.
         published: who published the method, and under which name.
-        method: what the rules do, in a few words; part of docs/settings.md and rules/README.md.
-        place: among the packs of the release, whose rules are tried in this order.
-        basic: its rules are applied to all there is, also when the time for exploring is up: what can be maintained is
-            no question of time.
+        method: what the rules do, in a few words; shown in docs/settings.md and rules/README.md.
+        place: rank among the packs of the release, whose rules are tried in this order.
+        basic: its rules are applied everywhere, even after the time for exploration: whether a view can be maintained
+            must not depend on time.
     """
 
     name: str
@@ -50,10 +50,10 @@ def built_in_packs() -> tuple[Pack, ...]:
 
 
 def declared(pack: object, folder: str) -> Pack:
-    """What a folder declares as its pack.
+    """The pack that a folder declares.
 
     Raises:
-        RuleLoadError: if that is no pack, or one of another name.
+        RuleLoadError: if it is not a pack, or has another name than the folder.
     """
     if not isinstance(pack, Pack):
         raise RuleLoadError(f"the folder {folder} declares no PACK")

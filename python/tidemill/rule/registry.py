@@ -1,4 +1,4 @@
-"""Finds rules: each module of a pack's folder holds one, named like its file."""
+"""Finds rules: each module in a pack's folder holds one, with the name of its file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def load_rules(paths: tuple[str, ...] = ()) -> tuple[Rule, ...]:
 
     Raises:
         RuleLoadError: for a file without a rule of its name, a folder that declares a pack of another name, or two
-            packs or two rules of one name.
+            packs or two rules with one name.
     """
     packs = {pack.name for pack in built_in_packs()}
     rules = [replace(r, basic=pack.basic) for pack in built_in_packs() for r in _built_in(pack)]
@@ -47,7 +47,7 @@ def _built_in(pack: Pack) -> Iterator[Rule]:
 
 
 def _pack_of(folder: Path) -> Pack:
-    """The pack that a folder declares; one of its name if it declares none."""
+    """The pack that a folder declares; by default a pack with the folder's name."""
     if not folder.is_dir():
         raise RuleLoadError(f"no folder of rules at {folder}")
     file = folder / "__init__.py"

@@ -13,7 +13,7 @@ from tidemill.tvr.form import Form, Span
 
 @dataclass(frozen=True, slots=True)
 class NewForm:
-    """The matched relation has this form, computed so; times are symbolic."""
+    """Computes a form of the matched relation; times are symbolic."""
 
     form: Form
     built: Built
@@ -21,7 +21,7 @@ class NewForm:
 
 @dataclass(frozen=True, slots=True)
 class Equivalent:
-    """The matched relation can be written so; the leaves are the relations of `Match.inputs` by number."""
+    """Another way to write the matched relation; `inputs` are relations by number."""
 
     op: QueryOp
     inputs: tuple[int, ...]
@@ -29,7 +29,7 @@ class Equivalent:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """The matched relation stands in a typed link to another, by number."""
+    """A typed link from the matched relation to another one, by number."""
 
     kind: str
     to: int
@@ -39,7 +39,7 @@ Result: TypeAlias = NewForm | Equivalent | Linked
 
 
 def in_words(memo: Memo, tvr: int, span: Span, result: Result) -> str:
-    """A result at a relation, for an interval, as text for people; times within operators are symbolic."""
+    """A result at a relation, for an interval, as text for people; times within operators stay symbolic."""
     printer = Printer(memo.query)
 
     def show(built: Built) -> str:

@@ -1,4 +1,4 @@
-"""What a rule is: a pattern, a body, and three kinds of results.
+"""The definition of a rule: a pattern and a body that yields results of three kinds.
 
 A rule file holds one function:
 
@@ -25,7 +25,7 @@ B = TypeVar("B", bound=QueryOp)
 C = TypeVar("C", bound=QueryOp)
 D = TypeVar("D", bound=QueryOp)
 DERIVED: tuple[type[QueryOp], ...] = tuple(operator for operator in get_args(QueryOp) if operator is not Scan)
-"""The operators that make a relation of others: for rules that hold whatever the operator is."""
+"""The operators with inputs, for rules that hold for any of them."""
 Body: TypeAlias = Callable[[Match[A]], Iterator[Result]]
 
 
@@ -34,8 +34,8 @@ class Rule:
     """A rule as the engine sees it.
 
     Attributes:
-        operators: relations written with one of them match, where their fields have one of the values of `where`.
-        basic: it is applied to all there is, however long that takes, as are all rules of its pack.
+        operators: the rule matches relations written with one of them, if its fields have values out of `where`.
+        basic: the rule is applied everywhere, however long that takes, like all rules of its pack.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Rule:
     basic: bool = False
 
     def matches(self, op: QueryOp) -> bool:
-        """True if the rule is about relations that are written with this operator."""
+        """True if the rule matches relations written with this operator."""
         return isinstance(op, self.operators) and all(getattr(op, field) in values for field, values in self.where)
 
 
@@ -76,10 +76,10 @@ def rule(*operators: type[QueryOp]) -> Callable[[Body[QueryOp]], Rule]: ...
 
 
 def rule(*operators: type[Any], **where: str | Set[str]) -> Callable[[Body[Any]], Rule]:
-    """Declare a rule that matches relations written with one of these operators.
+    """Declares a rule that matches relations written with one of these operators.
 
     Args:
-        where: values of the operators' fields: one, or a set of which each will do.
+        where: values of the operators' fields: a single value, or a set of alternatives.
     """
     for operator in operators:
         unknown = where.keys() - {field.name for field in fields(operator)}

@@ -1,4 +1,4 @@
-"""Which keys of a relation a change may touch, as told by what changed far below it."""
+"""Finds the keys of a relation that a change may touch, from the changes far below it."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ from tidemill.rule.build import keys
 from tidemill.rule.match import Match, Relation
 
 End: TypeAlias = tuple[On, Relation]
-"""A changed relation that a key goes down to, with the key there."""
+"""A changed relation that a key leads down to, with the key there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """Rows of a source: what the values of a key are there, and whether they are of some of its rows only."""
+    """Values of a key in rows of a source. `selected`: only some rows of the source, not all."""
 
     values: tuple[object, ...]
     selected: bool = False
 
 
 def touched(m: Match[QueryOp], key: Sequence[Expr]) -> tuple[On, Built] | None:
-    """A key of the matched relation with values that hold all which its change may have; None if only the changes of
-    its inputs tell them.
+    """A key of the matched relation, with a superset of the values that its change may have.
 
-    A row of a key is made of rows of that key wherever the key goes down, and of what does not change besides. So the
-    values that changed rows have at the ends of these ways are enough, whatever lies between.
+    Rows of a key are made from rows of that key wherever the key leads down, and otherwise from what does not change.
+    So the values of the changed rows at the ends of these paths suffice, whatever lies in between.
+
+    Returns:
+        None if only the changes of the relation's own inputs tell these values.
     """
-    once = dict.fromkeys(key)  # of what is compared with several columns, one value will do
+    once = dict.fromkeys(key)  # columns equated with one expression need its value only once
     on = tuple((e, m.column(("touched", e), m.types.type_of(e), f"key{i}")) for i, e in enumerate(once))
     found = [*_ends(m, m.relation, KeyRequest(on), 0)]
     if all(operators <= 1 for _, operators in found):
@@ -42,7 +44,7 @@ def touched(m: Match[QueryOp], key: Sequence[Expr]) -> tuple[On, Built] | None:
 
 
 def _ends(m: Match[QueryOp], relation: Relation, asked: KeyRequest, operators: int) -> Iterator[tuple[End, int]]:
-    """The ends of a key's ways, and how many operators each goes through that look at several rows."""
+    """The ends of a key's paths, and for each the number of operators on the way that combine several rows."""
     if not relation.changed:
         return
     op, inputs = next(m.ways(relation))
@@ -58,7 +60,7 @@ def _ends(m: Match[QueryOp], relation: Relation, asked: KeyRequest, operators: i
 
 
 def _telling(m: Match[QueryOp], ends: Sequence[End]) -> Iterator[End]:
-    """The ends without those that tell nothing more: all rows of a source have the values that some of them have."""
+    """The ends without redundant ones: all rows of a source include the values of some of its rows."""
     found = [(end, _scanned(m, end[1], end[0])) for end in ends]
     of_all = {scanned.values for _, scanned in found if scanned is not None and not scanned.selected}
     told = set[tuple[object, ...]]()
@@ -70,7 +72,7 @@ def _telling(m: Match[QueryOp], ends: Sequence[End]) -> Iterator[End]:
 
 
 def _scanned(m: Match[QueryOp], relation: Relation, on: On) -> Scanned | None:
-    """What a key is of a source's rows; None if the relation is more than rows and columns selected of a source."""
+    """The values of a key in rows of a source; None if the relation is more than selected rows and columns of it."""
     op, inputs = next(m.ways(relation))
     match op:
         case Scan(source, columns):
@@ -84,5 +86,5 @@ def _scanned(m: Match[QueryOp], relation: Relation, on: On) -> Scanned | None:
             there = asked[0].on if asked and asked[0] else ()
             below = _scanned(m, inputs[0], there)
             return below if there or below is None else Scanned((relation.number,))
-        case _:  # anything else is more than rows and columns selected
+        case _:  # more than a selection of rows and columns
             return None

@@ -1,1 +1,1 @@
-"""The search for the cheapest plan of a run; each folder is one step of it."""
+"""The search for the cheapest plan of a run; each folder is one part of it."""

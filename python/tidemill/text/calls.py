@@ -1,4 +1,4 @@
-"""Calls of aggregates in plans as text: what they are over, and the types that Spark gives them."""
+"""Aggregate calls in plans as text: their arguments, and the types that Spark gives them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 def condition_of(expr: Expr) -> tuple[Expr, Expr | None]:
-    """A call without its FILTER, and the condition of that."""
+    """A call without its FILTER, and the condition of that FILTER (None without one)."""
     return (expr.args[0], expr.args[1]) if isinstance(expr, Fn) and expr.name == WHERE else (expr, None)
 
 
 def arguments_of(call: Fn) -> tuple[bool, tuple[Expr, ...]]:
-    """Whether a call is DISTINCT, and its arguments."""
+    """True if a call is DISTINCT, and its arguments."""
     inner = call.args[0] if call.args else None
     return (True, inner.args) if isinstance(inner, Fn) and inner.name == DISTINCT else (False, call.args)
 
 
 def buffers(name: str, kind: str) -> list[str] | None:
-    """Spark's buffer types of an aggregate over an argument of a type; None if it has none."""
+    """Spark's buffer types of an aggregate over an argument of this type; None if it has none."""
     if name == "count":
         return ["long"]
     decimal = _DECIMAL.fullmatch(kind)
@@ -41,7 +41,7 @@ def buffers(name: str, kind: str) -> list[str] | None:
 
 
 def result_type(name: str, kind: str) -> str:
-    """The type of an aggregate over an argument of a type."""
+    """The result type of an aggregate over an argument of this type."""
     if name == "count":
         return "long"
     decimal = _DECIMAL.fullmatch(kind)

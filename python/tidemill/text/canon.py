@@ -1,7 +1,7 @@
-"""Names of states: a hash of what a relation is, independent of handles and ids.
+"""Names of states: a hash of the relation's definition, independent of handles and ids.
 
-The canonical text of a relation names columns by (source id, field) or by the text of what computes them, and
-expressions by Catalyst's canonical text. Two analyses of one query, in two processes, give the same name.
+The canonical text of a relation names columns by (source id, field) or by the text of the expression that computes
+them, and expressions by Catalyst's canonical text. Two analyses of one query in two processes give the same name.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ def state_name(query: Query, tree: Tree, form: str, settings: str = "") -> str:
     """The name of a state that keeps a form of a relation.
 
     Args:
-        query: what the handles of the tree mean.
+        query: gives the handles of the tree their meaning.
         tree: the relation.
         form: name of the form.
-        settings: captured settings that change what expressions mean.
+        settings: captured settings that change the meaning of expressions.
     """
     text, _ = _canon(query, tree)
     return "s" + _hash(query, form, settings, text)
 
 
 def parts_identity(query: Query, tree: Tree, partial: Partial, settings: str = "") -> tuple[str, tuple[str, ...]]:
-    """What the parts of an aggregate are of, and what each of its columns (keys, row count, parts) is.
+    """The identity of an aggregate's rows and keys, and that of each of its columns (keys, row count, parts).
 
-    The first is the same for all aggregates over the same rows by the same keys, whatever they compute: a state of one
-    that has the columns of another can be read for it.
+    The first is the same for all aggregates over the same rows by the same keys, whatever they compute: a state with
+    all columns of another can be read in its place.
     """
     (below,) = tree.inputs
     names = column_names(query, below)
@@ -68,7 +68,7 @@ def _hash(query: Query, form: str, settings: str, text: str) -> str:
 
 
 def _rows_text(query: Query, tree: Tree) -> str:
-    """The text of what decides which rows a relation has, and how often; which columns of them it shows does not."""
+    """The text that determines a relation's rows and their multiplicity, but not which columns it shows."""
     match tree.op:
         case Scan(source, _, _):
             return f"scan {query.sources[source].id}"
@@ -91,12 +91,12 @@ def _rows_text(query: Query, tree: Tree) -> str:
 
 
 def column_names(query: Query, tree: Tree) -> dict[int, str]:
-    """A name for each column of a relation that does not depend on its id: equal names mean equal values."""
+    """A name for each column of a relation, independent of its id: equal names mean equal values."""
     return _canon(query, tree)[1]
 
 
 def _canon(query: Query, tree: Tree) -> tuple[str, dict[int, str]]:
-    """Text of a tree, and a name for each of its columns."""
+    """The canonical text of a tree, and a name for each of its columns."""
     below = [_canon(query, i) for i in tree.inputs]
     names = _side_by_side([inner for _, inner in below])
 
@@ -139,15 +139,18 @@ def _canon(query: Query, tree: Tree) -> tuple[str, dict[int, str]]:
 
 
 def _side_by_side(inputs: Sequence[Mapping[int, str]]) -> dict[int, str]:
-    """Names of the columns of an operator's inputs.  Those of several say of which input a column is: both sides of a
-    self-join have the same columns, and what a query does not use of them must not decide how the others are called."""
+    """Names of the columns of an operator's inputs.
+
+    With several inputs, the names say which input a column is from: both sides of a self-join have the same columns,
+    and columns that a query does not use must not affect the names of the others.
+    """
     if len(inputs) == 1:
         return dict(inputs[0])
     return {c: f"{i}:{name}" for i, names in enumerate(inputs) for c, name in names.items()}
 
 
 def _named(text: str, columns: Sequence[int], below: Mapping[int, str]) -> tuple[str, dict[int, str]]:
-    """What an operator makes is named by the operator's text and place; what it passes on keeps its name."""
+    """Names an operator's new columns by its text and their place; columns that it passes on keep their names."""
     fresh = [c for c in columns if c not in below]
     return text, {**below, **{c: _short(f"{text}{i}") for i, c in enumerate(fresh)}}
 

@@ -15,7 +15,7 @@ _TOKEN = re.compile(r"\s*(#\d+|\d+\.\d+|\d+|'(?:[^']|'')*'|[A-Za-z_][\w.]*|:=|<=
 
 
 class PlanSyntaxError(ValueError):
-    """Text that is no plan; the message holds the offending line."""
+    """Text that is not a plan; the message holds the offending line."""
 
 
 class Line:
@@ -34,16 +34,16 @@ class Line:
         self._at = 0
 
     def error(self, what: str) -> PlanSyntaxError:
-        """What is wrong, with the line."""
+        """An error with a message about this line."""
         return PlanSyntaxError(f"{what} in: {self.text.strip()}")
 
     def peek(self, ahead: int = 0) -> str:
-        """A token that is not taken yet; empty at the end."""
+        """The token `ahead` places further, without taking it; empty at the end."""
         at = self._at + ahead
         return self._tokens[at] if at < len(self._tokens) else ""
 
     def next(self) -> str:
-        """Takes a token; an error at the end."""
+        """Takes a token; raises at the end of the line."""
         token = self.peek()
         if not token:
             raise self.error("something is missing at the end")
@@ -58,31 +58,31 @@ class Line:
         return False
 
     def expect(self, *tokens: str) -> None:
-        """Takes these tokens; an error if others come."""
+        """Takes these tokens; raises if others come."""
         if not self.accept(*tokens):
             raise self.error(f"expected {' '.join(tokens)} before {self.peek() or 'the end'!r}")
 
     def end(self) -> None:
-        """An error if anything is left."""
+        """Raises if any token is left."""
         if self.peek():
             raise self.error(f"unexpected {self.peek()!r}")
 
     def column(self) -> int:
-        """`#id`."""
+        """Reads `#id`."""
         token = self.next()
         if not token.startswith("#"):
             raise self.error(f"expected a column, not {token!r}")
         return int(token[1:])
 
     def number(self) -> int:
-        """A whole number."""
+        """Reads a whole number."""
         token = self.next()
         if not token.isdigit():
             raise self.error(f"expected a number, not {token!r}")
         return int(token)
 
     def items(self, element: Callable[[], T]) -> list[T]:
-        """`[element, ...]`; `element` is a method of this class."""
+        """Reads `[element, ...]`; `element` is a method of this class."""
         self.expect("[")
         found: list[T] = []
         while not self.accept("]"):
@@ -92,19 +92,19 @@ class Line:
         return found
 
     def field(self) -> list[Any]:
-        """`#id := field`."""
+        """Reads `#id := field`."""
         column = self.column()
         self.expect(":=")
         return [column, self.next()]
 
     def typed(self) -> list[Any]:
-        """`name: type`, as in a source's fields."""
+        """Reads `name: type`, as in a source's fields."""
         name = self.next()
         self.expect(":")
         return [name, type_from_text(self.type()), True]
 
     def type(self) -> str:
-        """A primitive type."""
+        """Reads a primitive type."""
         name = self.next()
         if not self.accept("("):
             return name
@@ -114,12 +114,12 @@ class Line:
         return f"{name}({''.join(inside)})"
 
     def named(self) -> tuple[int, Expr]:
-        """`#id := expression`, or `#id` for a column that stays."""
+        """Reads `#id := expression`, or `#id` for a column that stays."""
         column = self.column()
         return (column, self.expr()) if self.accept(":=") else (column, Col(column))
 
     def sort_key(self) -> tuple[Expr, bool, bool]:
-        """`expression asc nulls first`."""
+        """Reads `expression asc nulls first`."""
         expr = self.expr()
         ascending = not self.accept("desc")
         if ascending:
@@ -130,7 +130,7 @@ class Line:
         return expr, ascending, first
 
     def expr(self, level: int = 0) -> Expr:
-        """An expression whose infix operators bind at least as strongly as `level`."""
+        """Reads an expression whose infix operators bind at least as strongly as `level`."""
         left = self._primary()
         while self.peek() in INFIX and INFIX[self.peek()] >= level:
             operator = self.next()

@@ -1,6 +1,6 @@
-"""The parser of the plan text format: a whole query as text, for tests and for reports of bugs, without a JVM.
+"""The parser of the plan text format: reads a whole query from text, for tests and bug reports, without a JVM.
 
-The inverse of `Printer.query`, so that `Printer.query(parse_query(text)) == text` for text as the printer writes it:
+It is the inverse of `Printer.query`: `Printer.query(parse_query(text)) == text` for text as the printer writes it:
 
     source 0 t [k: long, v: long] rows=1000
     output [#2 := k, #3 := total]
@@ -9,7 +9,7 @@ The inverse of `Printer.query`, so that `Printer.query(parse_query(text)) == tex
         scan 0 [#0 := k, #1 := v]
 
 Expressions are columns, literals, casts, calls, infix operators, `count(*)`, `sum(distinct #1)` and
-`sum(#1) filter (#2 > 3)`. What is neither a column nor a literal becomes a handle, as it would come from the JVM.
+`sum(#1) filter (#2 > 3)`. Everything but columns and literals becomes a handle, as if it came from the JVM.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _BOOLEANS = frozenset({"=", "<=>", "<", "<=", ">", ">=", "and", "or", "not", "is
 
 
 def parse_query(text: str) -> Query:
-    """Read a query.
+    """Reads a query.
 
     Raises:
-        PlanSyntaxError: for text that is not in the format, or speaks of columns that no operator makes.
+        PlanSyntaxError: for text that is not in the format, or names columns that no operator makes.
     """
     return read_query(parse_document(text))
 
@@ -46,7 +46,7 @@ def parse_document(text: str) -> dict[str, Any]:
 
 
 def parse_expr(text: str) -> Expr:
-    """An expression, taken apart: no handles in it; raises PlanSyntaxError."""
+    """An expression without handles, parsed to its leaves; raises PlanSyntaxError."""
     line = Line(text)
     expr = line.expr()
     line.end()
@@ -94,7 +94,7 @@ class _Document:
         }
 
     def _all(self, columns: list[int]) -> list[list[Any]]:
-        """All columns as output, under names of their own."""
+        """All columns as output, with generated names."""
         names: dict[str, int] = {}
         for column in columns:
             name = self._columns[column][0]
@@ -126,7 +126,7 @@ class _Document:
     # -- trees --------------------------------------------------------------------------------------------------------
 
     def _tree(self, lines: list[str], depth: int) -> tuple[dict[str, Any], list[str]]:
-        """The node at the first line, and the lines after it."""
+        """The node at the first line, and the lines after the node."""
         text, rest = lines[0].strip(), lines[1:]
         if text in self._shared:
             return self._shared[text], rest
@@ -236,7 +236,7 @@ class _Document:
         return {"name": name, "node": self._node(), "columns": columns, "children": len(inputs)}
 
     def _window(self, line: Line) -> dict[str, Any]:
-        """Its functions, for tests: the number of rows of the partition, which any order of rows gives."""
+        """The node's window functions; for tests: the number of rows of the partition, which needs no order."""
         columns = line.items(line.column)
         for column in columns:
             self._columns.setdefault(column, (f"c{column}", "long"))
@@ -266,7 +266,7 @@ class _Document:
     # -- expressions --------------------------------------------------------------------------------------------------
 
     def _wire(self, expr: Expr) -> dict[str, Any]:
-        """A column, a literal, or a handle with what planning may know of it."""
+        """The JSON of a column, of a literal, or of a handle with its facts."""
         if isinstance(expr, Col):
             self._require(expr.id, "an expression")
         if isinstance(expr, Col | Lit):
@@ -278,7 +278,7 @@ class _Document:
                 self._require(column, text)
             facts = {"equal": self._equal(expr), "compare": _compare(expr), "aggregate": self._aggregate_call(expr)}
             self._handles[text] = {
-                "handle": len(self._handles),  # operands of an equality got theirs just before
+                "handle": len(self._handles),  # the operands of an equality got their handles just before
                 "text": text,
                 "columns": columns,
                 "type": type_from_text(self._type(expr)),
@@ -339,7 +339,7 @@ class _Document:
 
 
 _DESCRIBED: dict[str, tuple[str, ...]] = {"opaque": ("reason", "text"), "row_wise": ("text",), "window": ("text",)}
-"""Operators with a text in parentheses at the end, and what it is."""
+"""Operators whose line ends with text in parentheses, and the meaning of that text."""
 
 
 def _compare(expr: Expr) -> dict[str, Any] | None:
@@ -354,7 +354,7 @@ def _depth(line: str) -> int:
 
 
 def _columns(made: Node) -> list[int]:
-    """The columns that a wire node of a query gives out."""
+    """The output columns of a wire node of a query."""
     name: OperatorName = made["op"]
     match name:
         case "scan" | "project":

@@ -1,6 +1,6 @@
-"""The one text format of plans, for people and for tests: printable and parseable.
+"""The text format of plans, for people and for tests: printable and parseable.
 
-A line per operator, inputs indented by two spaces below it:
+There is one line per operator, with its inputs below it, indented by two spaces:
 
     aggregate keys=[#4 := #1] calls=[#5 := sum(#2)]
       filter [(#0 > 3)]
@@ -56,17 +56,17 @@ from tidemill.plan.ops import (
 from tidemill.plan.query import Query
 
 INFIX = {"or": 0, "and": 1, "=": 2, "<=>": 2, "<": 2, "<=": 2, ">": 2, ">=": 2, "+": 3, "-": 3, "*": 4, "/": 4}
-"""Functions that are written between their two arguments, and how strongly they bind."""
+"""Functions that are written as infix operators, with their precedence."""
 DISTINCT, WHERE = "distinct", "filter"
-"""How the text of a call shows DISTINCT and FILTER: as functions around its arguments and around the call."""
+"""Functions by which the text of a call shows DISTINCT (around its arguments) and FILTER (around the call)."""
 
 
 _COLUMN = re.compile(r"'(?:[^'\\]|\\.)*'|#(\d+)", re.DOTALL)
-"""A string literal, which is left alone whatever is in it, or a column's number."""
+"""A string literal, which stays as it is, or the number of a column."""
 
 
 def name_columns(text: str, name: Callable[[int], str]) -> str:
-    """Catalyst's text of an expression with its columns, written `#number`, by name.
+    """Catalyst's text of an expression with its columns, `#number`, replaced by names.
 
     >>> name_columns("(#1 = 'Brand#23')", lambda column: f"c{column}")
     "(c1 = 'Brand#23')"
@@ -75,7 +75,7 @@ def name_columns(text: str, name: Callable[[int], str]) -> str:
 
 
 class Printer:
-    """Prints expressions and operators; `query` gives handles their text, `name` gives columns theirs."""
+    """Prints expressions and operators; `query` provides the text of handles, `name` the names of columns."""
 
     def __init__(self, query: Query | None = None, name: Callable[[int], str] = lambda c: f"#{c}") -> None:
         self._query = query
@@ -210,7 +210,7 @@ class Printer:
         return "\n".join((*lines, self.tree(self._query.root)))
 
     def tree(self, tree: Tree) -> str:
-        """A whole plan, shared nodes named once."""
+        """A whole plan; shared nodes are named once."""
         uses: dict[Tree, int] = {}
         for node in _nodes(tree):
             uses[node] = uses.get(node, 0) + 1

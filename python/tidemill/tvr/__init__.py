@@ -1,1 +1,1 @@
-"""Time-varying relations: their forms at times and over intervals, and the links between them."""
+"""Time-varying relations: their forms at moments and over intervals, and the links between them."""

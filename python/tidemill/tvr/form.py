@@ -1,8 +1,8 @@
-"""Forms of a time-varying relation, and the times they are about (Tempura section 3).
+"""Forms of a time-varying relation, and their times (Tempura section 3).
 
-A form is what can be known of a relation: its snapshot at a time, its change over an interval, either as signed rows
-(multiplicity perspective) or as parts that merge per key (attribute perspective). Packs may bring kinds of their own.
-Rules speak of a symbolic `Span`; the memo holds one copy per interval of the schedule (translational symmetry).
+A form is what can be computed of a relation: its snapshot at a moment, or its change over an interval, either as signed
+rows (multiplicity perspective) or as parts that merge per key (attribute perspective). Packs may add kinds of their
+own. Rules use a symbolic `Span`; the memo holds one copy per interval of the schedule (translational symmetry).
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Time: TypeAlias = int
-"""Number of a moment: 0 is that of what was kept, others follow. In rules times are symbolic: OLD and NEW."""
+"""The number of a moment: 0 is the content's, later ones follow. In rules times are symbolic: OLD and NEW."""
 OLD: Time = 0
 NEW: Time = 1
 
 
 @dataclass(frozen=True, slots=True)
 class FormKind:
-    """A kind of form. `interval`: about a change rather than a moment; `signed`: rows carry counts."""
+    """A kind of form. `interval`: it describes a change, not a moment; `signed`: its rows carry counts."""
 
     name: str
     interval: bool
@@ -39,20 +39,20 @@ class Span:
     new: Time
 
     def of(self, symbol: Time) -> Time:
-        """The moment that OLD or NEW stands for."""
+        """The moment that the symbol OLD or NEW stands for."""
         return self.new if symbol == NEW else self.old
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A kind at a time (`start` None) or over the interval (start, end]."""
+    """A kind of form at a moment (`start` is None) or over the interval (start, end]."""
 
     kind: FormKind
     start: Time | None
     end: Time
 
     def placed(self, span: Span) -> Form:
-        """A form at symbolic times, at those of an interval."""
+        """This form with its symbolic times replaced by the moments of an interval."""
         return Form(self.kind, None if self.start is None else span.of(self.start), span.of(self.end))
 
     def __str__(self) -> str:
@@ -60,22 +60,22 @@ class Form:
 
 
 def at(kind: FormKind, time: Time) -> Form:
-    """The form of a moment."""
+    """The form of a kind at a moment."""
     return Form(kind, None, time)
 
 
 def over(kind: FormKind, span: Span) -> Form:
-    """The form of a change."""
+    """The form of a kind over an interval."""
     return Form(kind, span.old, span.new)
 
 
 SYMBOLIC = Span(OLD, NEW)
-"""The interval that rules speak of."""
+"""The interval that rules use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A typed edge between two relations, such as "positive part of"; packs bring their own kinds."""
+    """A typed edge between two relations, such as "positive part of"; packs may add kinds of their own."""
 
     kind: str
     of: int
@@ -83,7 +83,7 @@ class Link:
 
 
 POSITIVE, NEGATIVE = "positive", "negative"
-"""Kinds of links to the two parts of which a relation is the bag union: the positive one loses no row while the sources
-only grow, the negative one may (Tempura equation 3)."""
+"""Kinds of links to the two parts whose bag union is the relation. The positive part loses no row while the sources
+only grow; the negative part may (Tempura equation 3)."""
 KEPT = "kept"
-"""Kind of the link of a relation to one whose snapshot its method would keep; whether it is kept is decided by cost."""
+"""Kind of the link to a relation whose snapshot the method would keep; cost decides whether it is kept."""

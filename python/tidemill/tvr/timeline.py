@@ -1,4 +1,4 @@
-"""The moments that are planned together, and what happens to the sources between them."""
+"""The moments that are planned together, and the transitions of the sources between them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ NONE: Sources = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """From one moment to the next.
+    """The change of the sources from one moment to the next.
 
     Attributes:
         changed: the sources that change.
-        telling: those of them that can tell their changes.
-        mixed: those of them whose change may hold insertions and deletions, which may cancel each other.
+        telling: the changed sources whose change is known.
+        mixed: the changed sources whose change may hold both insertions and deletions, which may cancel out.
     """
 
     changed: Sources
@@ -29,9 +29,10 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Moments 0 to n with n steps; step i leads from moment i to the next.
+    """Moments 0 to n with n transitions; transition i leads from moment i to the next.
 
-    >>> line = Timeline((Step(frozenset({1}), frozenset({1})), Step(frozenset({1, 2}), frozenset({1}))))
+    >>> first, second = Transition(frozenset({1}), frozenset({1})), Transition(frozenset({1, 2}), frozenset({1}))
+    >>> line = Timeline((first, second))
     >>> line.whole, [line.unchanged_until(frozenset({2}), t) for t in line.moments], line.telling(line.whole)
     (Span(old=0, new=2), [1, 1, 2], frozenset({1}))
     """
@@ -45,7 +46,7 @@ class Timeline:
 
     @property
     def whole(self) -> Span:
-        """From the first moment to the last."""
+        """The interval from the first moment to the last."""
         return Span(0, len(self.steps))
 
     def changed(self, span: Span) -> Sources:
@@ -53,12 +54,12 @@ class Timeline:
         return NONE.union(*(s.changed for s in self._within(span)))
 
     def telling(self, span: Span) -> Sources:
-        """Those of them that can tell all their changes within it."""
+        """The sources whose changes are all known within an interval."""
         mute = NONE.union(*(s.changed - s.telling for s in self._within(span)))
         return self.changed(span) - mute
 
     def mixed(self, span: Span) -> Sources:
-        """Those of them whose changes may cancel each other: by being mixed, or by following on each other."""
+        """The sources whose changes may cancel out within an interval: within one transition, or between several."""
         found, seen = set[int](), set[int]()
         for step in self._within(span):
             found |= step.mixed | (seen & step.changed)
@@ -66,13 +67,13 @@ class Timeline:
         return frozenset(found)
 
     def unchanged_until(self, sources: Sources, time: Time) -> Time:
-        """The last moment at which what is made of these sources is still what it was at a moment."""
+        """The last moment up to which nothing below `sources` changes from `time` on."""
         while time < len(self.steps) and not sources & self.steps[time].changed:
             time += 1
         return time
 
     def spans(self, sources: Sources) -> Iterator[Span]:
-        """The intervals that differ for what is made of these sources; the whole, if nothing ever changes it."""
+        """The distinct intervals of a relation over these sources; the whole timeline if the sources never change."""
         times = sorted({self.unchanged_until(sources, t) for t in self.moments})
         yield from (Span(old, new) for old, new in combinations(times, 2))
         if len(times) == 1:

@@ -1,1 +1,1 @@
-"""The JSON of the bridge, here and nowhere else: the query document that comes, the plans that go."""
+"""The JSON of the bridge, here and nowhere else: query documents that come in, plans that go out."""

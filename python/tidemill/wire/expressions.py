@@ -1,4 +1,4 @@
-"""Expressions as JSON, in both directions: alone, as columns with what computes them, and as an order."""
+"""Expressions as JSON, in both directions: single ones, named ones, and orders."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def exprs_from_json(data: Iterable[Mapping[str, Any]]) -> tuple[Expr, ...]:
 
 
 def named_to_json(columns: Iterable[tuple[int, Expr]]) -> list[list[Any]]:
-    """Columns with what computes them, as [[id, expression], ...]."""
+    """Named expressions as [[id, expression], ...]."""
     return [[c, expr_to_json(e)] for c, e in columns]
 
 

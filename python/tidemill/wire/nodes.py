@@ -1,7 +1,7 @@
-"""Nodes of the plans that go to the JVM (wire format 1): a function for each kind makes its JSON.
+"""Nodes of the plans that go to the JVM (wire format 1): for each kind a function that makes its JSON.
 
-A node's own arguments come first, its inputs last. Types of columns are texts as of `plan.datatype`. Leaves that only
-`runtime.run.binder` can resolve (`state`, `staged`, `result`, `held`) never reach the JVM: they become `files`.
+A node's own arguments come first, its inputs last. Types of columns are texts as in `plan.datatype`. The leaves
+`state`, `staged`, `result` and `held` never reach the JVM: `runtime.run.binder` turns them into `files`.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ def kind_of(made: Mapping[str, Any]) -> Kind:
 
 
 def inputs_of(made: Mapping[str, Any]) -> list[Node]:
-    """The inputs of a node; none of a leaf."""
+    """The inputs of a node; empty for a leaf."""
     return list(made.get("inputs", ()))
 
 
 def same(columns: Iterable[int]) -> Named:
-    """Columns as they are, for `project` and `aggregate`."""
+    """Columns that stay as they are, for `project` and `aggregate`."""
     return tuple((c, Col(c)) for c in columns)
 
 
 def node(kind: Kind, payload: Mapping[str, Any], *inputs: Node) -> Node:
-    """A node of any kind; the functions below know what belongs into each."""
+    """A node of any kind; the functions below know the arguments of each kind."""
     made = {"op": kind, **payload}
     return over(made, inputs) if inputs else made
 
@@ -87,7 +87,7 @@ def over(made: Mapping[str, Any], inputs: Iterable[Node]) -> Node:
 
 
 def scan(source: int, columns: Iterable[tuple[int, str]], at: Any) -> Node:
-    """A source at a moment, which the binder turns into a position; None: as it is now."""
+    """A source at a moment, which the binder turns into a position; None: its current position."""
     return node("scan", {"source": source, "columns": [list(c) for c in columns], "at": at})
 
 
@@ -98,7 +98,7 @@ def changes(source: int, columns: Iterable[tuple[int, str]], count: int, start: 
 
 
 def state(name: str, columns: Iterable[Stored], part: str = "") -> Node:
-    """The pieces of a state. `part` as of `plan.ops.StateScan`."""
+    """The pieces of a state; `part` as in `plan.ops.StateScan`."""
     payload = {"name": name, "columns": _stored(columns)}
     return node("state", {**payload, "part": part} if part else payload)
 
@@ -115,9 +115,9 @@ def pieces_until(leaf: Node, end: int) -> Node:
 
 @dataclass(frozen=True, slots=True)
 class Among:
-    """Which rows of a state are wanted: those whose `column` is among the values of a step's `field`.
+    """A filter on a state: rows whose `column` is among the values of a step's `field`.
 
-    `nulls`: or is NULL.
+    `nulls`: rows where it is NULL are wanted too.
     """
 
     column: int
@@ -127,18 +127,18 @@ class Among:
 
 
 def looked_up(leaf: Node, among: Among) -> Node:
-    """The rows of a state, of which those that are not wanted may be left out."""
+    """The rows of a state; rows that `among` does not want may be left out."""
     return {**leaf, "among": asdict(among)}
 
 
 def among_of(leaf: Mapping[str, Any]) -> Among | None:
-    """Which rows of a state are wanted; None for all."""
+    """The filter on a state's rows; None if all rows are wanted."""
     among = leaf.get("among")
     return None if among is None else Among(**among)
 
 
 def staged(step: str, columns: Iterable[Stored]) -> Node:
-    """What an earlier step of the run has written."""
+    """The rows that an earlier step of the run wrote."""
     return node("staged", {"step": step, "columns": _stored(columns)})
 
 
@@ -148,12 +148,12 @@ def result(columns: Iterable[Stored]) -> Node:
 
 
 def held(columns: Iterable[Stored]) -> Node:
-    """The view's change that is held back."""
+    """The held change of the view."""
     return node("held", {"columns": _stored(columns)})
 
 
 def files(listed: Sequence[Mapping[str, Any]], columns: Sequence[Stored], path_column: int | None = None) -> Node:
-    """Exactly the listed Parquet files; an empty relation if there are none. `path_column` names each row's file."""
+    """The listed Parquet files, an empty relation if there are none. `path_column` names each row's file."""
     if not listed:
         known = [(c, t) for c, _, t in columns]
         return empty(known if path_column is None else [*known, (path_column, "string")])
@@ -163,7 +163,7 @@ def files(listed: Sequence[Mapping[str, Any]], columns: Sequence[Stored], path_c
 
 
 def empty(columns: Iterable[tuple[int, str]]) -> Node:
-    """No rows; columns as (id, type)."""
+    """A relation without rows; columns as (id, type)."""
     return node("empty", {"columns": [[c, type_from_text(t)] for c, t in columns]})
 
 
@@ -190,7 +190,7 @@ def where(condition: Iterable[Expr], child: Node) -> Node:
 
 
 def union(columns: Sequence[int], *inputs: tuple[Sequence[int], Node]) -> Node:
-    """The rows of all inputs, each with its columns in the order of the result's."""
+    """The rows of all inputs; each input lists its columns in the order of the result."""
     branches = [list(ids) for ids, _ in inputs]
     return node("union", {"columns": list(columns), "from": branches}, *(node for _, node in inputs))
 
@@ -203,32 +203,32 @@ def join(
     broadcast: Side | None = None,
     exists: int | None = None,
 ) -> Node:
-    """A join; `broadcast` names a side to be broadcast, `exists` the column of an existence join."""
+    """A join; `broadcast` names the side to broadcast, `exists` the column of an existence join."""
     payload = {"kind": kind, "condition": exprs_to_json(condition), "broadcast": broadcast}
     return node("join", payload if exists is None else {**payload, "exists": exists}, left, right)
 
 
 def aggregate(keys: Iterable[tuple[int, Expr]], aggregates: Iterable[tuple[int, Expr]], child: Node) -> Node:
-    """Grouping; each aggregate one call."""
+    """Grouping; each aggregate is one call."""
     return node("aggregate", {"keys": named_to_json(keys), "aggregates": named_to_json(aggregates)}, child)
 
 
 def limit(most: Expr, offset: Expr | None, order: Iterable[SortKey], child: Node) -> Node:
-    """The first rows in an order, after those that `offset` skips."""
+    """The first rows in an order, after the `offset` rows that are skipped."""
     skipped = None if offset is None else expr_to_json(offset)
     return node("limit", {"limit": expr_to_json(most), "offset": skipped, "order": order_to_json(order)}, child)
 
 
 def opaque(number: int, children: int, columns: Iterable[int], inputs: Iterable[Node]) -> Node:
-    """An operator that the JVM keeps, by its number there; the inputs after the `children` are its sub-queries'."""
+    """An operator that stays in the JVM, by its number there; inputs after its `children` are those of sub-queries."""
     return over(node("opaque", {"node": number, "children": children, "columns": list(columns)}), inputs)
 
 
 def replicate(count: Expr, child: Node) -> Node:
-    """Each row as often as its count says."""
+    """Each row repeated as often as its count says."""
     return node("replicate", {"count": expr_to_json(count)}, child)
 
 
 def observe(name: str, metrics: Iterable[tuple[str, Expr]], child: Node) -> Node:
-    """The rows as they are, and `metrics` over them, which come back under the name."""
+    """The rows unchanged, and `metrics` computed over them, which are reported under the name."""
     return node("observe", {"name": name, "metrics": [[m, expr_to_json(e)] for m, e in metrics]}, child)

@@ -1,4 +1,4 @@
-"""The query document that the JVM hands over (version 1), read into frozen objects."""
+"""The reader of the query document that the JVM hands over (version 1): JSON to frozen objects."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WIRE_VERSION = 1
 
 
 def read_query(document: Mapping[str, Any]) -> Query:
-    """Read a query document.
+    """Reads a query document.
 
     Raises:
         ValueError: if its version is not `WIRE_VERSION`, or for an operator that this version does not know.
@@ -96,7 +96,7 @@ def _source(data: Mapping[str, Any]) -> SourceInfo:
 
 
 def _tree(data: Mapping[str, Any]) -> Tree:
-    """A node of the document with all below it."""
+    """A node of the document with all nodes below it."""
     inputs = tuple(map(_tree, inputs_of(data)))
     return Tree(_op(data), inputs)
 

@@ -1,4 +1,4 @@
-"""Questions about a plan on the wire: what it reads, and how it is made up."""
+"""Questions about a plan on the wire: the sources and states that it reads, and the kinds of its nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidemill.wire.nodes import Kind, among_of, inputs_of, kind_of
 
 
 def walk(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The node and all below it, parents first."""
+    """The node and all nodes below it, parents first."""
     yield plan
     for below in inputs_of(plan):
         yield from walk(below)
@@ -26,14 +26,14 @@ def sources_changed(plan: Mapping[str, Any]) -> frozenset[int]:
 
 
 def values_looked_up(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The steps and fields whose values are looked up in a plan."""
+    """The (step, field) pairs whose values a plan uses for look-ups."""
     for node in walk(plan):
         if (among := among_of(node)) is not None:
             yield among.step, among.field
 
 
 def states_read(plan: Mapping[str, Any]) -> frozenset[str]:
-    """The names of the states that a plan reads from where earlier runs kept them."""
+    """The names of the states that a plan reads from earlier runs."""
     return frozenset(str(node["name"]) for node in walk(plan) if kind_of(node) == "state")
 
 

@@ -1,1 +1,1 @@
-"""The cheapest of all plans: settling by cost, extraction, sharing."""
+"""The choice of the cheapest plan: settling by cost, extraction, sharing."""

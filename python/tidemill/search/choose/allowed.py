@@ -1,4 +1,4 @@
-"""Which expressions the plans of a run may use."""
+"""Restricts the expressions that the plans of a run may use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidemill.tvr.form import OLD
 
 @dataclass(frozen=True, slots=True)
 class AllBut:
-    """All groups but these."""
+    """All groups except these."""
 
     groups: Container[int] = frozenset()
 
@@ -26,12 +26,12 @@ EVERYWHERE = AllBut()
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Which expressions of a memo a plan may use.
+    """A restriction on the expressions of a memo that a plan may use.
 
     Attributes:
         barred: operators that no plan may compute a group with, as (group, operator): see `answered_from_sources`.
-        past: whether it may read what only an incremental run may.
-        packs: those that it may use; None: all.
+        past: the plan may read what only an incremental run may read.
+        packs: the packs that it may use; None: all.
         states: names of the states that it may read; None: all.
         recompute: the groups that `recompute` may compute, if it is one of the packs.
     """
@@ -44,7 +44,7 @@ class Allowed:
     recompute: Container[int] = EVERYWHERE
 
     def allows(self, group: int, e: Expression) -> bool:
-        """True if the plan may compute a group by an expression."""
+        """True if the plan may compute the group by this expression."""
         if (group, type(e.op)) in self.barred or (not self.past and reads_the_past(e.op)):
             return False
         if self.packs is not None or e.pack == RECOMPUTE:
@@ -58,5 +58,5 @@ class Allowed:
 
 
 def reads_the_past(op: Op) -> bool:
-    """True for what only an incremental run may read: changes, states, the result, old snapshots."""
+    """True for operators that only an incremental run may use: changes, states, the result, old snapshots."""
     return isinstance(op, Changes | StateScan | LookUp | ResultScan) or (isinstance(op, Scan) and op.at == OLD)

@@ -1,10 +1,10 @@
-"""Extraction: the plan that comes of the cheapest ways to have each group at each run, which `settle` finds.
+"""Extraction: the plan that follows from the cheapest choices for each group at each run, which `settle` finds.
 
-A run reads its sources at a moment of the timeline, and a unit of its work has a price. What a run needs it computes,
-or it loads what an earlier run has saved (Tempura 6.1: an operator's time is not before its inputs', and between two
-times lie a save and a load). Costs are those of trees: what two parents read is computed for both, unless it is
-written, because it is kept or because it is shared (`sharing` decides what is). Then it is computed once, and each
-reader loads it; how it is computed is chosen apart, so that it never reads itself by way of its readers.
+A run reads its sources at a moment of the timeline, and a unit of its work has a price. A run computes what it needs,
+or loads what an earlier run saved (Tempura 6.1: an operator's time is not before its inputs'; a save and a load lie
+between two times). Costs are those of trees: what two readers need is computed for both, unless it is written because
+it is kept or shared (`sharing` decides that). Then it is computed once, and each reader loads it. Its computation is
+chosen separately, so that it never reads itself by way of its readers.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from tidemill.search.space.ways import Way, Ways
 
 MADE, PLAIN, BEST = range(3)
 PlaceAtLevel: TypeAlias = tuple[int, Place]
-"""A place as it is computed in order to be written (MADE), as it is had where nothing is written (PLAIN), or where all
-that the plan writes is (BEST); further numbers: where only a part of that is."""
+"""A place at a level: the place itself, computed in order to be written (MADE); or the choices where nothing is written
+(PLAIN), where everything the plan writes is written (BEST), or, at higher levels, where only a part of that is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A group at a run, and how that run comes to it.
+    """A group at a run, with the choice that provides it.
 
     Attributes:
-        reads: how often it is read in the course of the plan.
-        once: it is computed once all the same, and written.
+        reads: number of reads in the course of the plan.
+        once: it is computed only once, and written.
     """
 
     group: int
@@ -52,13 +52,13 @@ class Planned:
 
     @property
     def times(self) -> int:
-        """How often it is computed, or loaded."""
+        """Number of times that it is computed or loaded."""
         return 1 if self.once else self.reads
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """How something is computed in order to be written; `level`: how its inputs are had."""
+    """The choice by which a place is computed in order to be written; `level`: the level of its inputs."""
 
     choice: Choice
     level: int
@@ -68,17 +68,17 @@ class Extractor:
     """Chooses expressions by cost.
 
     Args:
-        memo: explored.
-        model, facts: the costs.
+        memo: an explored memo.
+        model, facts: estimate costs.
         allowed: tells which expressions may be used, by (group, expression); see `Allowed`.
-        prefer: a pack whose expressions are taken wherever they apply, whatever they cost.
-        runs: those planned together, in their order; the first is the one that is carried out now.
-        savable: tells which groups a run may save for later ones.
-        written: what runs write in any case; who reads it loads it.
-        copies: what is equal to something that is written, and what that is: it is loaded as well, and not computed.
-        ways: those of the same memo, model and facts that others have looked at, and what they estimated.
+        prefer: a pack whose expressions are used wherever they apply, whatever they cost.
+        runs: the runs planned together, in order; the first one is carried out now.
+        savable: tells which groups a run may save for later runs.
+        written: places that are written in any case; their readers load them.
+        copies: places equal to a written one, with that one: they are loaded too, not computed.
+        ways: ways and estimates to reuse, for the same memo, model and facts.
 
-    Where a method takes the number of a run, it is the first one unless given.
+    Methods that take the number of a run use the first one by default.
     """
 
     def __init__(
@@ -118,13 +118,14 @@ class Extractor:
         self._choose()
 
     def place(self, place: Place) -> Place:
-        """A place after merges of groups."""
+        """A place with the current number of its group."""
         return self._memo.find(place[0]), place[1]
 
     def share(self, places: Collection[Place]) -> Callable[[], None]:
-        """From now on these are computed once and written, each at its run; who reads them loads them.
+        """Makes the plan compute these places once and write them, each at its run; their readers load them.
 
-        What is returned takes that back, as long as nothing was staged since.
+        Returns:
+            A function that rolls this back, valid as long as nothing was staged since.
         """
         before = self.shared, self._best, self._chosen, self._made
 
@@ -136,11 +137,11 @@ class Extractor:
         return take_back
 
     def stage(self, group: int) -> None:
-        """From now on the rows of a group are there, written by an earlier step of the first run."""
+        """Declares the rows of a group as written by an earlier step of the first run."""
         group = self._memo.find(group)
         known = (group, 0) in self._made or (group, 0) in self._copies
         self._staged[group] = self.rows(group)
-        if not known:  # otherwise its readers have been chosen as such
+        if not known:  # otherwise its readers already load it
             staged = {(group, 0): WrittenAt(rows) for group, rows in self._staged.items()}
             self._plain = self._settling.settle(staged, [self._plain])
             self._choose()
@@ -165,7 +166,7 @@ class Extractor:
                 given[copy] = WrittenAt(self._plain[of].rows, bits.get(of, 0))
         given |= staged
         self._best = self._chosen[BEST] = self._settling.settle(given, near)
-        # What something is computed from comes before it; where two would need each other, the cheaper one comes first.
+        # A place comes after those that it is computed from; if two need each other, the cheaper one comes first.
         wanted = {place: self._cheapest(place, ~bit) for place, bit in bits.items()}
         written = 0
         while wanted:
@@ -176,9 +177,9 @@ class Extractor:
             del wanted[place]
 
     def _cheapest(self, place: Place, written: int) -> Choice:
-        """The cheapest way to compute something that reads nothing but what is written, as a set of bits."""
+        """The cheapest choice to compute a place that reads no written places but those in the bit set `written`."""
         plain = self._plain[place]
-        for bound in (plain.weight, ANY_WEIGHT):  # a way whose inputs weigh more weighs more itself
+        for bound in (plain.weight, ANY_WEIGHT):  # choices whose inputs weigh more than the bound also weigh more
             self._best.reach(bound)
             fit = (choice for choice in self._choices(place) if not choice.uses & ~written)
             found = min(fit, key=lambda choice: choice.weight, default=None)
@@ -187,13 +188,13 @@ class Extractor:
         return plain
 
     def _choices(self, place: Place) -> list[Choice]:
-        """The ways to compute something whose inputs are found."""
+        """The choices to compute a place whose inputs are settled."""
         group, run = place
         ways = (w for w in self._settling.ways_of[group] if self._settling.is_open(w, run, self._best.found))
         return [self._settling.choice(way, run, self._best) for way in ways if way.inputs]
 
     def _making(self, place: Place, given: Mapping[Place, WrittenAt], written: int) -> _Made:
-        """How something is computed where only a part is written: as where all is, if it does not read the others."""
+        """The choice where only a part is written: the same as where all is, if it does not read the rest."""
         best, free = self._cheapest(place, written), self._cheapest(place, -1)
         plain = self._plain[place]
         if best == free != plain:
@@ -205,13 +206,13 @@ class Extractor:
 
     @property
     def order(self) -> list[Place]:
-        """What is written, in an order in which each is computed from what has been written before it."""
+        """The written places, ordered so that each is computed from those before it."""
         return list(self._made)
 
     # -- what was chosen ----------------------------------------------------------------------------------------------
 
     def cost(self, group: int, run: int = 0) -> float:
-        """Priced cost of computing a group at a run, with all below; infinite if nothing computes it."""
+        """Priced cost to compute a group at a run with all its inputs; infinite if nothing computes it."""
         choice = self.making(group, run).best(group, run)
         return choice.cost if choice else inf
 
@@ -221,20 +222,20 @@ class Extractor:
         return best.rows if best else RowCount(0.0)
 
     def best(self, group: int, run: int = 0) -> Choice | None:
-        """The cheapest allowed way to have a group at a run, or None."""
+        """The cheapest allowed choice for a group at a run; None if there is none."""
         return self._best.get((self._memo.find(group), run))
 
     def making(self, group: int, run: int = 0) -> Chosen:
-        """The choices by which a group is computed, also where others load it."""
+        """The choices by which a group is computed, even if its readers load it."""
         return Chosen(self, self.place((group, run)))
 
     def chosen(self, node: PlaceAtLevel) -> Choice | None:
-        """The choice for a place."""
+        """The choice for a place at a level."""
         level, place = node
         return self._made[place].choice if level == MADE else self._chosen[level].get(place)
 
     def weighed(self, node: PlaceAtLevel, e: Expression) -> Choice | None:
-        """What an expression would cost in place of the choice; None if it is not allowed, or lacks an input."""
+        """The choice for a place by this expression; None if it is not allowed or lacks an input."""
         _, (group, run) = node
         best = self._chosen[self.inputs_of(node)]
         way = next((w for w in self._settling.ways_of[group] if w.expression is e), None)
@@ -245,16 +246,16 @@ class Extractor:
         return self._settling.choice(way, run, best)
 
     def inputs_of(self, node: PlaceAtLevel) -> int:
-        """Where the inputs of what computes a place are looked up."""
+        """The level of the inputs of a place's choice."""
         level, place = node
         return self._made[place].level if level == MADE else level
 
     def entry(self, place: Place) -> PlaceAtLevel:
-        """A place, as it is computed."""
+        """A place at the level at which it is computed."""
         return (MADE if place in self._made else BEST), place
 
     def below(self, node: PlaceAtLevel) -> list[PlaceAtLevel]:
-        """What is read to come to a place."""
+        """The places that a place reads directly."""
         group, run = node[1]
         choice = self.chosen(node)
         assert choice is not None
@@ -262,7 +263,7 @@ class Extractor:
             saved = (group, choice.saved)
             written = saved in self._made and self._chosen[self.inputs_of(node)][saved].expression is None
             return [(MADE if written else self.inputs_of(node), saved)]
-        if choice.expression is None:  # staged, or written, as it is or as a copy
+        if choice.expression is None:  # staged, or written by this run, possibly as a copy
             made = (group, run) in self._made and not (run == 0 and group in self._staged)
             return [(MADE, (group, run))] if made else []
         return [(self.inputs_of(node), (self._memo.find(i), run)) for i in choice.expression.inputs]
@@ -270,7 +271,7 @@ class Extractor:
     # -- whole plans --------------------------------------------------------------------------------------------------
 
     def planned(self, groups: Iterable[int], run: int) -> list[Planned]:
-        """All that is done to have groups at a run, what it needs before it."""
+        """All work that provides these groups at a run, inputs first."""
         demands = [self.entry((self._memo.find(group), run)) for group in groups]
         order: dict[PlaceAtLevel, Choice] = {}
         seen: set[PlaceAtLevel] = set()
@@ -293,17 +294,17 @@ class Extractor:
         return [Planned(*place, choice, reads[level, place], level == MADE) for (level, place), choice in order.items()]
 
     def prefers(self, pack: str, plan: Sequence[Planned]) -> bool:
-        """Whether a plan does nothing in another way where a pack has one."""
+        """True if a plan uses the pack wherever the pack has a way."""
         unpreferred = self._settling.is_unpreferred
         return not any(unpreferred(p.group, p.choice.expression, pack) for p in plan if p.choice.expression is not None)
 
     def costs(self, plan: Sequence[Planned]) -> tuple[float, ...]:
-        """CPU milliseconds of a plan at each run."""
+        """CPU milliseconds of a plan at each run, not priced."""
         work = (self.work(plan, run) for run in range(len(self.runs)))
         return tuple(float(self._model.total(operators)) + handling for operators, handling in work)
 
     def work(self, plan: Sequence[Planned], run: int) -> tuple[list[OperatorWork], float]:
-        """What a plan does at a run, and CPU milliseconds to save for later runs or other readers, and to load."""
+        """The operators of a plan at a run, and CPU milliseconds to save and load for later runs or other readers."""
         operators: list[OperatorWork] = []
         handling = 0.0
         for p in plan:
@@ -322,10 +323,10 @@ class Extractor:
         return operators, handling
 
     def gains(self, plan: Sequence[Planned]) -> dict[Place, float]:
-        """By place what computing it once, writing and loading it would save, priced, all else being as it is.
+        """Estimated priced gain from writing and loading a place instead of computing it several times.
 
-        What could be told by it, as rows before a change by those after it, would be read there and not be computed;
-        rows of a state whose keys are written could be looked up.
+        All other choices stay. It includes readers that could use the written rows instead of their own computation:
+        rows before a change from those after it, and look-ups of states by written keys.
         """
         told: dict[Place, list[float]] = defaultdict(list)
         computed = [p for p in plan if p.choice.expression is not None]
@@ -349,7 +350,7 @@ class Extractor:
         return found
 
     def _has_columns(self, p: Planned) -> bool:
-        """Rows without columns cannot be written; those of changes have their count."""
+        """False for rows without columns, which cannot be written; deltas always have their counts."""
         about = self._memo.group(p.group).about
         if about is not None:
             return about[1].kind.interval or bool(self._memo.tvrs[about[0]].props.columns)
@@ -358,18 +359,18 @@ class Extractor:
 
     @property
     def noise(self) -> float:
-        """Costs below this say nothing."""
+        """The smallest meaningful difference of costs."""
         return self._model.noise
 
     def saved_by(self, group: int, run: int) -> list[tuple[int, int]]:
-        """What is saved on the way to a group at a run, as (group, run that saves it), in the order of runs."""
+        """The groups saved for a group at a run, as (group, run that saves it), in the order of runs."""
         loaded = (p for p in self.planned([group], run) if p.choice.saved is not None)
         return sorted({(p.group, p.choice.saved or 0) for p in loaded}, key=lambda node: node[1])
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What an extractor chose, as seen from one place that is computed."""
+    """An extractor's choices, as seen from one place that is computed."""
 
     extractor: Extractor
     place: Place
@@ -386,7 +387,7 @@ class Chosen:
         return (self.extractor.inputs_of(own), (group, run))
 
     def best(self, group: int, run: int = 0) -> Choice | None:
-        """How a run comes to a group, or None."""
+        """The choice for a group at a run; None if there is none."""
         return self.extractor.chosen(self._node(self._found(group), run))
 
     def rows(self, group: int, run: int = 0) -> RowCount:
@@ -395,7 +396,7 @@ class Chosen:
         return best.rows if best else RowCount(0.0)
 
     def weighed(self, group: int, e: Expression, run: int = 0) -> Choice | None:
-        """What an expression of a group would cost, chosen or not; None if it is not allowed, or lacks an input."""
+        """The choice for a group by this expression, chosen or not; None if it is not allowed or lacks an input."""
         return self.extractor.weighed(self._node(self._found(group), run), e)
 
     def _found(self, group: int) -> int:

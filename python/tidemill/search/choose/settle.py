@@ -1,10 +1,10 @@
-"""Settling: the cheapest way to have each group at each run, by dynamic programming in the order of weight.
+"""Settling: the cheapest choice for each group at each run, by dynamic programming in the order of weights.
 
-A weight is a pair, compared in this order: how many of the ways taken are not those of the preferred pack, and their
-cost. So a preference holds whatever the ways cost, and whatever the price of work is; a cost is a cost.
+A weight is a pair, compared in this order: the number of ways used that a preferred pack would not take, and the cost.
+So a preference holds whatever its ways cost, and whatever the price of work is; costs stay undistorted.
 
-The memo has cycles (a new snapshot from a delta, the delta from the new snapshot), so choices are settled as in Knuth's
-generalisation of Dijkstra's algorithm: a choice only ever uses what was settled before it.
+The memo has cycles (a new snapshot from a delta, the delta from the new snapshot). So choices are settled as in Knuth's
+generalisation of Dijkstra's algorithm: a choice uses only what was settled before it.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ from tidemill.tvr.form import Time
 Place: TypeAlias = tuple[int, int]
 """A group at a run, by number."""
 Weight: TypeAlias = tuple[float, float]
-"""How many ways are not preferred, and the cost, priced."""
+"""The number of ways that are not preferred, and the priced cost."""
 ANY_WEIGHT: Weight = (inf, inf)
 
 
 def _is_another(e: Expression, pack: str | None) -> bool:
-    """True for what a preferred pack stands before: what others compute. What is stored can be read all the same."""
+    """True for an expression that a preferred pack would replace: another pack's that computes something."""
     return e.pack != pack and e.rule not in {READ_STATE, READ_RESULT}
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """A run that is planned: the moment at which it reads its sources, and the price of a unit of its work."""
+    """A planned run: the moment at which it reads its sources, and the price of a unit of its work."""
 
     moment: Time
     price: float = 1.0
 
 
 class Choice(NamedTuple):
-    """How a run comes to a group.
+    """The provision of a group's rows at a run, by an expression or by loading.
 
     Attributes:
-        expression: what computes it; None if it is written, and loaded.
-        rows: how many there are.
-        own: CPU milliseconds of the expression alone; of a group that is loaded, to load it.
-        unpreferred: how many ways, with all below, at all runs, are others than those of the preferred pack.
-        cost: priced, with all below, at all runs.
-        saved: the number of an earlier run that saved it; None if this run computes it, or has written it.
-        saving: CPU milliseconds of that run to save it.
-        uses: what is written and read on the way, as a set of bits (see `WrittenAt`).
-        from_base: rows of these that come from the base of a state as they are (see `Read`).
+        expression: computes the rows; None if they are written, and loaded.
+        rows: their estimated number.
+        own: CPU milliseconds of the expression alone, or of loading.
+        unpreferred: number of ways, with all inputs, at all runs, that are not those of the preferred pack.
+        cost: priced, with all inputs, at all runs.
+        saved: the number of an earlier run that saved the rows; None if this run computes them, or has written them.
+        saving: CPU milliseconds of that run to save them.
+        uses: the written places that it reads, directly or not, as a bit set (see `WrittenAt`).
+        from_base: rows among these that come unchanged from the base of a state (see `Read`).
     """
 
     expression: Expression | None
@@ -70,34 +70,34 @@ class Choice(NamedTuple):
 
     @property
     def weight(self) -> Weight:
-        """What choices are compared by."""
+        """The weight by which choices are compared."""
         return self.unpreferred, self.cost
 
     @property
     def can_be_looked_up(self) -> bool:
-        """Whether the run itself has written it by then, and it is little."""
+        """True if this run has written the rows before and they are few, so that a look-up can use them as keys."""
         return self.expression is None and self.saved is None and self.rows <= LOOKED_UP_KEYS
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenAt:
-    """What is written at a place: its rows, and the bit by which its readers are known (0: none)."""
+    """The rows written at a place, and the bit that marks choices that read it (0: none)."""
 
     rows: RowCount
     bit: int = 0
 
 
 class SettlingProblem:
-    """The ways there are, and how to choose among them.
+    """The possible ways, and the choice among them.
 
     Args:
-        memo: explored.
-        model, facts: the costs.
+        memo: an explored memo.
+        model, facts: estimate costs.
         allowed: tells which expressions may be used, by (group, expression).
-        prefer: a pack whose ways are taken wherever there are some, whatever they cost.
-        runs: those planned together, in their order.
-        savable: tells which groups a run may save for later ones.
-        ways: what was estimated before, with the same memo, model and facts.
+        prefer: a pack whose ways are used wherever it has some, whatever they cost.
+        runs: the runs planned together, in order.
+        savable: tells which groups a run may save for later runs.
+        ways: estimates to reuse, for the same memo, model and facts.
     """
 
     def __init__(
@@ -134,31 +134,31 @@ class SettlingProblem:
                 yield ways.way(self._memo, group.number, e, unpreferred=preferred and _is_another(e, prefer))
 
     def is_unpreferred(self, group: int, e: Expression, pack: str) -> bool:
-        """Whether a pack, were it preferred, would compute a group in its own way, and not by an expression."""
+        """True if the pack, when preferred, would compute the group by an expression of its own instead of this one."""
         return _is_another(e, pack) and any(way.expression.pack == pack for way in self.ways_of[group])
 
     def settle(self, given: Mapping[Place, WrittenAt], near: Sequence[SettledChoices] = ()) -> SettledChoices:
-        """The cheapest choice for every place that can be had, where some are written already.
+        """The cheapest choice for every computable place, where some places are written already.
 
         Args:
-            given: what is written.
-            near: what was found where others are written; only what reads the difference is looked at again.
+            given: the written places.
+            near: earlier choices with other places written; only readers of the difference are settled again.
         """
         best = min(near, key=lambda other: len(other.differing(given)), default=None)
         return SettledChoices(self, given, best)
 
     @property
     def leaves(self) -> list[Place]:
-        """What can be had without having anything else first."""
+        """The places that need no other place first."""
         groups = dict.fromkeys(way.group for way in self.ways if not way.inputs)
         return [(group, run) for group in groups for run in range(len(self._runs))]
 
     def missing(self) -> list[list[int]]:
-        """By run and way, how many of its inputs have to be had first."""
+        """The number of inputs that are not settled yet, by run and way."""
         return [self._inputs.copy() for _ in self._runs]
 
     def above(self, places: Collection[Place]) -> set[Place]:
-        """Some places, and all that can read them, in any number of steps."""
+        """These places and all their direct and indirect readers."""
         seen = set(places)
         todo = list(places)
         while todo:
@@ -171,7 +171,7 @@ class SettlingProblem:
         return seen
 
     def offers(self, place: Place, there: SettledChoices) -> Iterator[Choice]:
-        """The ways to have a place by what is found so far."""
+        """The choices for a place that the settled choices make possible."""
         group, run = place
         what = there.given.get(place)
         if what is not None:
@@ -188,14 +188,14 @@ class SettlingProblem:
                     yield self._loaded(choice, earlier, run, written=(group, earlier) in there.given)
 
     def loaded(self, place: Place, choice: Choice, *, written: bool) -> Iterator[tuple[Place, Choice]]:
-        """What a run computes, or has written, as later ones load it."""
+        """The choices of later runs that load what this run computes or has written."""
         group, run = place
         if choice.saved is None and self._savable(group):
             for later in range(run + 1, len(self._runs)):
                 yield (group, later), self._loaded(choice, run, later, written=written)
 
     def choice(self, way: Way, run: int, best: SettledChoices) -> Choice:
-        """A way at a run, its inputs being found."""
+        """The choice of a way at a run whose inputs are settled."""
         found = best.found
         inputs = [found[i, run] for i in way.inputs]
         rows = tuple([(choice.rows, choice.from_base) for choice in inputs])
@@ -214,14 +214,14 @@ class SettlingProblem:
         return Choice(way.expression, output, own, unpreferred, cost, None, 0.0, uses, from_base)
 
     def _estimate(self, way: Way, inputs: Sequence[Choice]) -> tuple[RowCount, CpuMs]:
-        """Rows of a way where its inputs are had so, and what it costs alone."""
+        """Output rows of a way with these choices for its inputs, and the cost of its operator alone."""
         op, known = way.expression.op, self._facts.known.get(way.group, self._size(way))
         output = self._model.rows(op, [choice.rows for choice in inputs], self._facts) if known is None else known
         reads = [self.read(i, choice) for i, choice in zip(way.inputs, inputs, strict=True)]
         return output, self._model.cost(op, reads, output, self._facts)
 
     def _size(self, way: Way) -> RowCount | None:
-        """Rows of a relation at a moment: the same in whichever way they are computed."""
+        """Rows of a relation at a moment, the same for every way to compute them; None for other groups."""
         e, about = way.expression, self._memo.group(way.group).about
         if about is None or about[1].kind.interval or not e.inputs or e.rule in {READ_STATE, READ_RESULT}:
             return None
@@ -229,14 +229,14 @@ class SettlingProblem:
         return None if size is None else RowCount(size)
 
     def read(self, group: int, choice: Choice) -> Read:
-        """A group as a cost model sees it."""
+        """A group as an input, as a cost model sees it."""
         about = self._memo.group(group).about
         if about is None:
             return Read(group, choice.rows, None, choice.from_base)
         return Read(group, choice.rows, about[1].kind, choice.from_base, self._row_bytes(about[0]))
 
     def _row_bytes(self, tvr: int) -> int:
-        """Bytes of a relation's row."""
+        """Bytes of a row of a relation."""
         found = self._bytes.get(tvr)
         if found is None:
             columns = self._memo.columns
@@ -244,14 +244,14 @@ class SettlingProblem:
         return found
 
     def is_open(self, way: Way, run: int, found: Mapping[Place, Choice]) -> bool:
-        """Whether a way can be taken at a run by what is found so far."""
+        """True if a way is possible at a run with the settled choices."""
         inputs = [found.get((i, run)) for i in way.distinct]
         if any(i is None or (way.looks_up and not i.can_be_looked_up) for i in inputs):
             return False
         return self._is_there(way.expression.op, self._runs[run])
 
     def _is_there(self, op: Op, run: PlannedRun) -> bool:
-        """Whether a run can read a leaf: a source's rows are there from the moment on at which they came."""
+        """True if a run can read a leaf: rows of a source are available from the moment at which they arrived."""
         match op:
             case Scan(source, _, time) | Changes(source, _, _, time) if time is not None:
                 return self._memo.timeline.unchanged_until(frozenset({source}), run.moment) >= time
@@ -259,7 +259,7 @@ class SettlingProblem:
                 return True
 
     def _loaded(self, choice: Choice, run: int, later: int, *, written: bool) -> Choice:
-        """What one run computes, or has written, loaded by a later one."""
+        """The choice of a later run that loads what an earlier run computes or has written."""
         load = self._model.load(choice.rows)
         cost = load * self._runs[later].price
         if written:
@@ -270,9 +270,9 @@ class SettlingProblem:
 
 
 class SettledChoices:
-    """The cheapest choice for each place, looked for in the order of weights, and only as far as somebody asks.
+    """The cheapest choice for each place, settled in the order of weights, and only as far as needed.
 
-    What weighs more than all that is wanted is never looked at.
+    Places that weigh more than all requested ones are never settled.
 
     `found`: the choices so far.
     """
@@ -285,7 +285,7 @@ class SettledChoices:
         self._settling = settling
         self._heap: list[tuple[int, float, int, Place, Choice]] = []
         self._order = 0
-        self._void: dict[Place, int] = {}  # up to which order its offers count no more
+        self._void: dict[Place, int] = {}  # offers for a place up to this number are void
         if near is None:
             again: Collection[Place] = {*given, *settling.leaves}
             self._missing = settling.missing()
@@ -297,12 +297,14 @@ class SettledChoices:
                 self._offer(place, choice)
 
     def differing(self, given: Mapping[Place, WrittenAt]) -> set[Place]:
-        """What is written here or there alone, or in another way."""
+        """The places that are written only here or only there, or differently."""
         return {place for place, _ in self.given.items() ^ given.items()}
 
     def _go_on_from(self, near: SettledChoices, again: Collection[Place]) -> None:
-        """Takes over what was found and offered but for some places. All is copied as it is: it is much, and they are
-        few."""
+        """Takes over the choices and offers of another instance, except those for `again`.
+
+        It copies everything and then removes these few places: that is faster than a filtered copy.
+        """
         self.found = near.found.copy()
         self._heap = near._heap.copy()
         self._order = near._order
@@ -318,24 +320,24 @@ class SettledChoices:
         return self.get(place) is not None
 
     def __getitem__(self, place: Place) -> Choice:
-        """Raises KeyError for a place that cannot be had."""
+        """The choice for a place; raises KeyError if nothing computes it."""
         if place not in self.found:
             self._go_on(place, ANY_WEIGHT)
         return self.found[place]
 
     def get(self, place: Place) -> Choice | None:
-        """None for a place that cannot be had."""
+        """The choice for a place; None if nothing computes it."""
         if place not in self.found:
             self._go_on(place, ANY_WEIGHT)
         return self.found.get(place)
 
     def reach(self, weight: Weight) -> None:
-        """Finds all that weighs so much or less."""
+        """Settles every place up to this weight."""
         self._go_on(None, weight)
 
     def _go_on(self, wanted: Place | None, weight: Weight) -> None:
-        """Settles until something is, or until all the rest weighs more."""
-        most = (*weight, inf)  # whatever the order of what weighs as much
+        """Settles places until `wanted` is settled, or until all others exceed the weight."""
+        most = (*weight, inf)  # any order number among equal weights
         found, heap, void, settling = self.found, self._heap, self._void, self._settling
         while heap and wanted not in found and heap[0] <= most:
             _, _, order, place, choice = heappop(heap)
@@ -354,7 +356,7 @@ class SettledChoices:
                 above = (way.group, run)
                 if way.looks_up and not choice.can_be_looked_up:
                     continue
-                if above not in found and above not in self.given:  # what is settled weighs less
+                if above not in found and above not in self.given:  # settled choices weigh less
                     self._offer(above, settling.choice(way, run, self))
 
     def _offer(self, place: Place, choice: Choice) -> None:

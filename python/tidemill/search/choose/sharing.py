@@ -1,10 +1,10 @@
-"""What is computed once where a plan reads it several times (Tempura 6.3, algorithm 1).
+"""Sharing: computes once what a plan reads several times (Tempura 6.3, algorithm 1).
 
-Dynamic programming costs trees; a plan is a graph. So what the plan reads more than once is tried, the most promising
-first: with it computed once, written, and loaded by its readers, the best plan is found anew; if that costs less, it
-stays so, else it is taken back. What is tried is a place, a group at a run. A plan that looks dear as a tree may be the
-cheapest with sharing, so the search can start from several, as long as there is time: the first is looked at in any
-case, for a plan that computes again and again what it needs often costs more than any search.
+Dynamic programming costs trees, but a plan is a graph. So places that the plan reads more than once are tried, the most
+promising first: with the place computed once, written, and loaded by its readers, the best plan is found anew. If it
+costs less, it is kept, else rolled back. A plan that is expensive as a tree may be the cheapest with sharing, so the
+search can start from several trees while there is time. The first tree is always searched: a plan that recomputes
+shared parts often costs more than any search.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from tidemill.search.choose.extract import Extractor, Planned
 from tidemill.search.choose.settle import Place
 
 TRIES = 16
-"""Places that are tried at most for one plan."""
+"""Largest number of places tried for one plan."""
 FAR = 10.0
-"""Times the cost of the best plan so far from which on sharing in a tree is not tried: over TPC-DS no tree beyond nine
-times led to a better one."""
+"""Largest cost of a tree, as a multiple of the best plan's, from which sharing is tried: over TPC-DS no tree beyond
+nine times led to a better plan."""
 
 
 class TimeLimit:
-    """Wall time for a search that has a plan already."""
+    """A limit of wall time for a search that already has a plan."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
         self.cut_off = False
-        """Whether it ended a search."""
+        """True once the limit ended a search."""
 
     def over(self) -> bool:
-        """Whether the search has to end now."""
+        """True if the search has to end now."""
         self.cut_off |= time.monotonic() > self._end
         return self.cut_off
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A plan with what is shared in it.
+    """A plan with its shared places.
 
     Attributes:
-        extractor: has chosen it.
-        cost: priced; then that of its tree, which decides between plans that cost the same. That an extractor prefers a
-            pack does not count here: it has been heard when the extractor chose.
-        costs: at each run, not priced.
-        plan: what is done at which run.
+        extractor: chose the plan.
+        cost: the priced cost, then that of the tree, which decides between plans of equal cost. A preferred pack has no
+            influence here; the extractor already considered it.
+        costs: CPU milliseconds at each run, not priced.
+        plan: the work at each run.
     """
 
     extractor: Extractor
@@ -58,11 +58,12 @@ class Shared:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Start:
-    """Other choices than those of the best tree, to look for a plan with.
+    """Choices other than those of the best tree, to start a search from.
 
     Attributes:
-        make: makes them.
-        takes: whether they are open to a plan, and none that they prefer could stand in its place.
+        make: makes the choices.
+        takes: returns True if a plan already follows these choices: they allow it, and would prefer nothing in its
+            place.
         name: for people.
     """
 
@@ -72,8 +73,7 @@ class Start:
 
 
 def share(extractor: Extractor, demands: Sequence[int], run: int, limit: TimeLimit | None = None) -> Shared:
-    """The cheapest plan of what is demanded at a run that sharing one thing after the other leads to, `limit` allowing
-    for the next."""
+    """The cheapest plan for these groups at a run that greedy sharing leads to, within the limit."""
     return _improved(_evaluated(extractor, demands, run), demands, run, limit)
 
 
@@ -84,7 +84,7 @@ def _improved(
     limit: TimeLimit | None,
     seen: Callable[[Shared], object] = lambda _: None,
 ) -> Shared:
-    """`seen` is told of each plan on the way."""
+    """Improves a plan by greedy sharing; `seen` is called with each plan on the way."""
     extractor = best.extractor
     seen(best)
     refused: set[Place] = set()
@@ -110,11 +110,10 @@ def _improved(
 def cheapest(
     extractor: Extractor, starts: Sequence[Start], demands: Sequence[int], run: int, limit: TimeLimit | None = None
 ) -> Shared:
-    """The cheapest plan of what is demanded: from the best tree, and from those of `starts`; what starts from the best
-    tree is no matter of time.
+    """The cheapest plan for these groups, from the best tree and from the trees of `starts`.
 
-    Choices that all plans on the way from the best tree are open to would go the same way. Trees that are `FAR` from
-    what is found are left.
+    The search from the best tree ignores the limit. A start is skipped if every plan on the way from the best tree
+    follows its choices, as it would lead to the same plans; and if its tree costs more than `FAR` times the best plan.
     """
     apart: set[Start] = set()
 

@@ -1,1 +1,1 @@
-"""What the planner is asked, and what it answers."""
+"""The planner's interface: requests and plans."""

@@ -1,4 +1,4 @@
-"""Kinds of what the planner is asked and answers: the same strings in Python, on disk and in SQL."""
+"""Kinds in requests and plans: the same strings in Python, on disk and in SQL."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 PlanKind: TypeAlias = Literal["PARTIAL", "FULL", "INCREMENTAL"]
 RunKind: TypeAlias = Literal["NO_DATA", PlanKind]
-"""Of a run, as SHOW REFRESHES says it: one for which there was nothing to do has no plan."""
+"""The kind of a run in SHOW REFRESHES; a run with nothing to do has no plan."""
 RUN_KINDS: frozenset[RunKind] = frozenset({"NO_DATA", *get_args(PlanKind)})
 
 Target: TypeAlias = Literal["state", "delta", "held", "result", "shared"]
-"""What a step writes: a piece of a state, the signed delta to be applied, or held back, the whole result, or what later
-steps of the run read."""
+"""The target of a step: a piece of a state, the delta, the held change, the result, or rows for later steps."""
 Mode: TypeAlias = Literal["base", "segment", "compact"]
-"""Of a piece of what is kept: all of it, what came since the piece before, or several pieces made one."""
+"""The mode of a written piece: all rows, the rows since the previous piece, or several pieces merged."""

@@ -1,4 +1,4 @@
-"""What earlier runs of a view took, beside what was estimated for them: it corrects the next choice."""
+"""Measured costs of earlier runs of a view, beside their estimates; they correct later choices."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from statistics import median
 from tidemill.search.contract.kinds import RunKind
 
 LEAST = 500.0
-"""CPU milliseconds below which a run's fixed costs say more than its plan."""
+"""Smallest CPU milliseconds of a run that count: below, fixed costs hide those of its plan."""
 ALIKE = 4.0
-"""Runs whose estimates differ by no more than this factor are alike; of others nothing follows."""
+"""Largest factor between the estimates of two comparable runs."""
 LATEST = 5
-"""Runs alike that count, the newest."""
+"""Largest number of comparable runs that count, the newest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """A run that was carried out; costs in CPU milliseconds."""
+    """An executed run; costs in CPU milliseconds."""
 
     kind: RunKind
     estimated: float
@@ -27,14 +27,14 @@ class PastRun:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The view's last runs, the newest first. What is not among them is forgotten, so that it can be tried again."""
+    """The view's last runs, the newest first. Older runs are forgotten, so that their plans can be tried again."""
 
     runs: Sequence[PastRun] = ()
 
     def likely(self, kind: RunKind, estimated: float) -> float | None:
-        """What a run of a kind and an estimate is likely to take; None if no run like it was measured.
+        """Likely CPU milliseconds of a run of this kind and estimate; None if no comparable run was measured.
 
-        Its estimate times the median of measured by estimated cost over the latest runs alike.
+        The estimate times the median ratio of measured to estimated cost over the latest comparable runs.
 
         >>> past = Past([PastRun("FULL", 1000, 3000), PastRun("FULL", 1000, 2000), PastRun("FULL", 9000, 9000)])
         >>> past.likely("FULL", 2000), past.likely("FULL", 100), past.likely("INCREMENTAL", 1000)

@@ -1,4 +1,4 @@
-"""What a run is planned for: the content and the states that stand, what happened since, and the points to come."""
+"""The request for a plan: the stored content and states, the changes since, and the upcoming points."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tidemill.settings import PlannerSettings
 from tidemill.tvr.form import Form, Time
 
 KnownRows: TypeAlias = Callable[[Tree, Form], float | None]
-"""Rows of a form of a relation of the query, if they are known: of a change, its insertions and deletions together."""
+"""Known rows of a form of a relation of the query, None if unknown; of a delta, insertions and deletions together."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpcomingPoint:
-    """A point of the schedule that is to come.
+    """An upcoming point of the schedule.
 
     Attributes:
         price: of a unit of its work.
         output: whether it has output.
-        changes: what is expected to happen to the sources until then, since the point before.
+        changes: expected changes of the sources since the point before.
         number: in the schedule.
     """
 
@@ -38,14 +38,16 @@ class UpcomingPoint:
 
 
 PLANNED_AHEAD = 3
-"""Points to come that a run is planned together with, at most: the next ones by price, and the one that is due."""
+"""Largest number of upcoming points that a run is planned with: the cheapest ones, and the due run's."""
 
 
 def planned_with(points: Sequence[UpcomingPoint]) -> tuple[UpcomingPoint, ...]:
-    """The points to come that are planned jointly with a run; what is expected until one that is left out is expected
-    until the next.
+    """The upcoming points that are planned together with a run.
 
-    >>> [p.price for p in planned_with([Point(float(price), price == 5, {}) for price in (3, 1, 4, 2, 5)])]
+    Changes expected until a point that is left out are expected until the next one.
+
+    >>> points = [UpcomingPoint(float(price), price == 5, {}) for price in (3, 1, 4, 2, 5)]
+    >>> [p.price for p in planned_with(points)]
     [1.0, 2.0, 5.0]
     """
     cheapest = sorted(range(len(points) - 1), key=lambda i: (points[i].price, i))[: PLANNED_AHEAD - 1]
@@ -61,34 +63,34 @@ def planned_with(points: Sequence[UpcomingPoint]) -> tuple[UpcomingPoint, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What a run is planned for.
+    """The situation that a run is planned for.
 
     Attributes:
-        sources: what happened to them since the view's content was made.
+        sources: changes of the sources since the view's content was made.
         states: names of the states that can be read.
-        first: nothing was filled yet.
+        first: the view has no content yet.
         full_reason: why the run must be full (a reason of SHOW REFRESHES); None if it need not be.
         pieces: of each state, where they are known.
-        stored: what the states are that can be read.
-        lost: names of states that should be there and are not: made anew by the way.
-        chosen: the packs among which the plan was looked for that the kept states were chosen by; None if nothing is
-            known of that. A run that may use others chooses anew.
+        stored: specifications of the states that can be read.
+        lost: names of states that should exist and do not; the run makes them again.
+        chosen: the packs that were available when the kept states were chosen; None if unknown. A run that may use
+            other packs chooses anew.
         refill: why the earlier content cannot be built upon (a reason of SHOW REFRESHES); None if it can. The whole
-            result is then made anew, from states that can be read, brought up to date, where that is cheapest.
-        between: `sources` step by step, where runs without output have left something that stands between the content
-            and now; empty if there is one step.
-        standing: the moments at which states stand that were followed by such runs: 1 after the first step.
-        before: of such states, how many pieces were there when the content was made.
-        held: until when the view's change since its content is held back; 0 if it is not.
-        held_rows: how many rows of it there are.
-        rows: of the content; None if that is not known.
+            result is then made anew, from readable states brought up to date where that is cheapest.
+        between: `sources` split by transition, where runs without output left something between the content and now;
+            empty if there is one transition.
+        standing: the moments of states that such runs followed: 1 is after the first transition.
+        before: the number of pieces of such a state that existed when the content was made.
+        held: the moment up to which the held change reaches; 0 if there is none.
+        held_rows: rows of the held change.
+        rows: rows of the content; None if unknown.
         meaning: the captured settings that give the query its meaning, as one text; part of the names of states.
         price: of a unit of this run's work.
         point: the number of this run's point in the schedule.
-        ahead: the points to come. If there are any, this run has no output.
-        cycle: rows inserted and deleted in a cycle, by source, where that is expected; what states are chosen for.
-        past: what earlier runs took.
-        measured: rows of forms of relations that are known, times being the moments planned; others are estimated.
+        ahead: the upcoming points. If there are any, this run has no output.
+        cycle: expected rows inserted and deleted per cycle, by source; states are chosen for them.
+        past: measured costs of earlier runs.
+        measured: known rows of forms of relations, at the planned moments; other rows are estimated.
     """
 
     query: Query
@@ -119,17 +121,17 @@ class PlanRequest:
 
     @property
     def steps(self) -> tuple[Mapping[int, SourceChange], ...]:
-        """What happened to the sources, step by step."""
+        """The changes of the sources, one mapping per transition."""
         return self.between or (self.sources,)
 
     @property
     def unchanged(self) -> dict[int, SourceChange]:
-        """The sources as they are, nothing having happened to them."""
+        """The sources as they are, without changes."""
         return {n: replace(s, changed=False) for n, s in self.sources.items()}
 
     @property
     def choice(self) -> frozenset[str]:
-        """The packs among which this run would choose: a preferred one stands alone, FULL looks at none."""
+        """The packs among which this run would choose: a preferred pack alone; none under FULL."""
         if self.policy == "FULL":
             return frozenset()
         return frozenset({self.settings.prefer}) if self.settings.prefer is not None else self.settings.packs

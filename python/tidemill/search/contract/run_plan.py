@@ -1,4 +1,4 @@
-"""What planning a run gives: its steps in order, the states it keeps, and why."""
+"""The planner's answer: the steps of a run in order, the states it keeps, and the reasons."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tidemill.wire.nodes import Kind, Node
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """About how many rows a step handles.
+    """Estimated numbers of rows that a step handles.
 
-    `shuffled`: by its largest shuffle. `read`: of the largest change, state or outcome of an earlier step; the
-    snapshots of sources do not count.
+    `shuffled`: rows of its largest shuffle. `read`: rows of the largest delta, state or result of an earlier step that
+    it reads; snapshots of sources do not count.
     """
 
     shuffled: float = 0.0
@@ -25,20 +25,20 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to execute and write.
+    """One thing that a run executes and writes.
 
     Attributes:
         name: unique in the run.
-        target: "state" for a piece of a state, "delta" for the signed delta to be applied, "held" for the one to be
-            held back, "result" for the whole result, "shared" for what several later steps of the run read; shared
-            files do not outlive the run.
+        target: "state" for a piece of a state, "delta" for the signed delta to apply, "held" for the held change,
+            "result" for the whole result, "shared" for rows that several later steps of the run read; shared files do
+            not outlive the run.
         state: the name of the state; None for other targets.
-        mode: of a piece of what is kept, "base", "segment" or "compact"; None for others.
-        plan: what to execute.
-        columns: what is written, as (column of the plan, field).
-        volume: about how many rows it handles.
-        first: of a compaction, the number of the first piece that it reads and replaces, with all after it.
-        order: the field that each file of a piece is written in the order of; None if there is none.
+        mode: "base", "segment" or "compact" for a piece; None for other targets.
+        plan: the wire plan to execute.
+        columns: the written columns, as (column of the plan, field).
+        volume: estimated numbers of rows that it handles.
+        first: of a compaction, the number of the first piece that it merges, with all later ones.
+        order: the field that sorts each file of a piece; None if there is none.
     """
 
     name: str
@@ -57,11 +57,12 @@ class StateSpec:
     """A state kept after the run.
 
     Attributes:
-        name: told from what it keeps.
+        name: a hash of what it keeps.
         form: the kind of form that it keeps.
         columns: as (field, type).
-        text: the operator that it keeps a form of, for people.
-        group, parts: of parts of an aggregate, what they are of and what each column is, in canonical text.
+        text: the operator whose form it keeps, for people.
+        group, parts: of an attribute form, the identity of its rows and keys and that of each column, as in
+            `parts_identity`.
     """
 
     name: str
@@ -74,22 +75,22 @@ class StateSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
-    """A run, ready to be bound to positions.
+    """The plan of a run, ready to be bound to positions.
 
     Attributes:
         kind: "FULL", "INCREMENTAL" or "PARTIAL".
         reason: why it is full, or what was lost (a reason of SHOW REFRESHES); None if there is none.
-        steps: in their order.
+        steps: in order.
         methods: the packs that the plan counts for.
         estimated: CPU milliseconds, not priced.
-        keys: names of the view's columns that tell its rows apart; None if there are none.
-        states: those kept after the run.
-        behind: names of the states that stay at the moment at which they stood.
-        chosen: the packs among which the plan was looked for that the states were chosen by; of a run without output
-            None, as it chooses none.
-        rejected: CPU milliseconds that the plan that was weighed against this one is likely to take, where runs like it
-            were measured.
-        asked: what it asks states for by few keys, by their names.
+        keys: names of the view's columns that identify its rows; None if there are none.
+        states: the states kept after the run.
+        behind: names of the states that the run does not follow; they stay at their moment.
+        chosen: the packs that were available when the kept states were chosen; None for a run without output, which
+            chooses none.
+        rejected: likely CPU milliseconds of the alternative that the plan was compared with, if comparable runs were
+            measured.
+        asked: its reads of states by few keys, by the states' names.
     """
 
     kind: PlanKind
@@ -106,7 +107,7 @@ class RunPlan:
 
 
 def states_read(steps: Collection[Step]) -> frozenset[str]:
-    """Names of the states that steps read from where earlier runs kept them."""
+    """Names of the states that steps read from earlier runs."""
     return frozenset().union(*(questions.states_read(s.plan) for s in steps))
 
 

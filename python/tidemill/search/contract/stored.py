@@ -1,4 +1,4 @@
-"""What is known of stored states: their pieces, and by how few keys runs ask for them."""
+"""Facts about stored states: their pieces, and reads by few keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tidemill.cost.costing import PAGE_ROWS, CostModel, CpuMs
 
 HELD = "held"
-"""The name, among what is stored, of the view's change that is held back."""
+"""The name of the held change among stored pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,10 +15,10 @@ class Piece:
     """A base, a segment, or what some of them were merged into.
 
     Attributes:
-        files, rows: how many it has.
-        taken: rows that were merged into it; of a piece that was written as it is, its own.
-        segments: how many segments went into it.
-        order: the field that each of its files is in the order of; None if there is none.
+        files, rows: their numbers.
+        taken: rows that were merged into it; its own rows if it was written directly.
+        segments: number of segments merged into it.
+        order: the field that sorts each of its files; None if there is none.
     """
 
     files: int
@@ -30,11 +30,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class KeyedRead:
-    """What a plan asks a state for: rows of a few keys, so many of them, told by a field."""
+    """A read of a state by few keys: the number of keys, and the field with their values."""
 
     field: str
     keys: float
 
     def saves(self, rows: float, model: CostModel) -> CpuMs:
-        """What a look-up saves of reading a base of so many rows."""
+        """CPU milliseconds that a look-up saves against reading a base of `rows` rows."""
         return CpuMs(model.load(rows) - model.load(min(rows, self.keys * PAGE_ROWS)))

@@ -1,1 +1,1 @@
-"""What is worth keeping between runs, in which order, and when its pieces are put together."""
+"""The choice of states to keep between runs, their orders, and the compaction of their pieces."""

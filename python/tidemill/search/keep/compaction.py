@@ -1,13 +1,13 @@
-"""When the pieces of a state are put together: where reading them costs more than merging.
+"""Compaction of states: pieces are merged where reading them costs more than merging.
 
-A state is a base and, in order of writing, segments. Each run that follows the state adds a segment, so what a read
-costs grows, by files and by rows whose keys came again. Pieces are merged from some piece on to the newest, by two
-rules. What is merged was not made bigger for little: the pieces after the first one amount to a fixed share of it, so
-a row is written again only into a piece that is bigger by that share, and n refreshes write O(n log n). And it pays: as
-many reads as the pieces took to come save more than merging costs.
+A state is a base and segments in the order of writing. Each run that follows the state adds a segment, so the cost of a
+read grows by files and by rows whose keys occur again. Compaction merges a tail of the pieces, under two conditions.
+First, the pieces after the first one amount to a fixed fraction of it: a row is written again only into a piece that is
+larger by that fraction, so n refreshes write O(n log n). Second, it pays: as many reads as the pieces took to
+accumulate save more than merging costs.
 
-Where runs ask for few keys of a base that is not in the order of them, it is put in order, if as many look-ups as
-segments came to it save more than that costs; with a merge that is due anyway, or in one for that alone.
+If runs read few keys of a base that is not in their order, it is put in order once as many look-ups as it has segments
+save more than that costs; together with a merge that is due anyway, or on its own.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from tidemill.search.contract.request import PlanRequest
 from tidemill.search.contract.stored import KeyedRead, Piece
 
 SHARE = 0.25
-"""Rows of later pieces per row of the piece that they are merged into, at the least."""
+"""Smallest number of rows of later pieces, per row of the piece that they are merged into."""
 MOST_UNREAD = 32
-"""Pieces that a state may have without a thought to merging them, as long as no run reads it."""
+"""Largest number of pieces of a state that no run reads before they are merged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """Pieces of a state that become one.
+    """Pieces of a state that are merged into one.
 
     Attributes:
-        first: the number of the first of them; all later ones are among them.
-        rows: of all of them.
-        cost: CPU milliseconds of doing so.
-        order: the field in whose order the new piece is written; None if there is none.
+        first: the number of the first of them; it takes all later ones.
+        rows: their number of rows.
+        cost: CPU milliseconds of merging.
+        order: the field that sorts the new piece; None if there is none.
     """
 
     first: int
@@ -46,7 +46,7 @@ class Compaction:
 def due(pieces: Sequence[Piece], model: CostModel, asked: KeyedRead | None = None) -> Compaction | None:
     """The longest tail of a state's pieces that is worth merging now; None if none is.
 
-    `asked`: what the run asks the state for by few keys, as runs like it do.
+    `asked`: the run's read of the state by few keys; later runs are expected to read the same.
 
     >>> from tidemill.cost_model.default import MODEL
     >>> due([Piece(1, 1000, 1000, 0), Piece(1, 10, 10, 1)], MODEL) is None
@@ -80,13 +80,14 @@ def due(pieces: Sequence[Piece], model: CostModel, asked: KeyedRead | None = Non
 def compaction_of(
     name: str, request: PlanRequest, model: CostModel, read: Collection[str], asked: Mapping[str, KeyedRead]
 ) -> Compaction | None:
-    """What is put together of a state that a run follows: where the run reads it, and that pays for runs like it; of
-    others, so that their files do not become too many.
+    """The compaction of a state that a run follows; None if there is none.
 
-    `read`: the states that the run reads; `asked`: what it asks states for by few keys.
+    A state that the run reads is compacted where that pays; others only so that their pieces do not become too many.
+
+    `read`: the states that the run reads; `asked`: its reads of states by few keys.
     """
     pieces = request.pieces.get(name, ())
-    if request.between:  # what came before the content and since then is still told apart
+    if request.between:  # pieces before and after the content must stay distinguishable
         return None
     if not pieces or (name not in read and len(pieces) <= MOST_UNREAD):
         return None
@@ -94,7 +95,7 @@ def compaction_of(
 
 
 def may_compact(request: PlanRequest, asked: Mapping[str, KeyedRead]) -> bool:
-    """True if a run may put pieces of a state together; `asked`: what it asks states for by few keys."""
+    """True if a run may compact a state; `asked`: its reads of states by few keys."""
     model = cost_model(request.settings.cost_model, request.settings.cost_constants)
     return any(
         len(pieces) > MOST_UNREAD or due(pieces, model, asked.get(name)) is not None
@@ -104,8 +105,10 @@ def may_compact(request: PlanRequest, asked: Mapping[str, KeyedRead]) -> bool:
 
 
 def _gained(pieces: Sequence[Piece], model: CostModel, asked: KeyedRead | None) -> float:
-    """What the runs since a state's base was written would have gained by its being in the order of what is asked for;
-    0 if it is, or if more came to it than is looked up."""
+    """CPU milliseconds that past runs would have saved if the base had been in the order of `asked`.
+
+    It is 0 if the base has that order, or if the segments hold more rows than are worth looking up.
+    """
     base, *later = pieces
     if asked is None or base.order == asked.field or sum(p.taken for p in later) > LOOKED_UP_KEYS * _runs(later):
         return 0.0
@@ -113,10 +116,10 @@ def _gained(pieces: Sequence[Piece], model: CostModel, asked: KeyedRead | None) 
 
 
 def _runs(pieces: Sequence[Piece]) -> int:
-    """How many runs wrote pieces that are segments, or were merged from some."""
+    """The number of runs that wrote the segments in these pieces, merged ones included."""
     return sum(p.segments for p in pieces)
 
 
 def _distinct(pieces: Sequence[Piece]) -> float:
-    """The share of rows that is left when pieces are merged, as it was at the last time; all before the first."""
+    """The fraction of rows that is left after merging, as at the latest merge; 1 before the first."""
     return next((p.rows / p.taken for p in reversed(pieces) if p.taken > p.rows), 1.0)

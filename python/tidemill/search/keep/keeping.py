@@ -1,9 +1,9 @@
-"""Which states are worth keeping: those that make runs cheaper by more than making and following them costs.
+"""Chooses the states worth keeping: those that make runs cheaper by more than making and following them costs.
 
-What the cheapest plans of small changes read, were every state kept, and what following those needs, is where it
-starts; then the states that cost most to follow are given up, one by one, others are added, or take the place of one,
-where that makes the whole cheaper; of a few, all sets are tried. Nobody knows at first which sources change from run to
-run: all of them, and the large ones alone, count the same.
+The search starts from the states that the cheapest plans of small changes would read if every candidate were kept, and
+those needed to follow these. Then states are dropped one by one, the most expensive to follow first, others are added,
+or one replaces another, whenever that lowers the total cost. With few candidates, all sets are tried. At first nobody
+knows which sources change from run to run: changes of all sources and of the large ones alone have equal weight.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from tidemill.search.space.orders import keyed_reads
 from tidemill.search.space.space import Followed, Space
 
 Choosing: TypeAlias = Callable[[Collection[str], Followed], Extractor]
-"""The choices where states of these names can be read, and these are followed."""
+"""The choices of a run that may read the states of these names and follows these states."""
 TRIES = 12
-"""States that are tried to be given up, and to be added, at most."""
+"""Largest number of states to try to drop, and of states to try to add."""
 SWAPS = 3
-"""Of those that it would cost least to give up, and to add, how many are tried in each other's place."""
+"""Number of states that are cheapest to drop, and to add, that are tried in each other's place."""
 FEW = 4
-"""Up to so many, all sets of them are tried."""
+"""Largest number of candidates for which all sets are tried."""
 ROUNDS = 3
-"""How often all of them are tried, at most: until nothing is gained."""
+"""Largest number of rounds over all states; the search ends earlier when a round gains nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A run like those to come: its space, with every candidate kept, and its choices."""
+    """A likely future run: its space, in which every candidate is kept, and its choices."""
 
     space: Space
     choices: Choosing
@@ -47,14 +47,14 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What states cost, in CPU milliseconds: to fill the view and make those of these names; to write so many rows."""
+    """Costs of states in CPU milliseconds: of the initial load with the states named, and of writing some rows."""
 
     filling: Callable[[Collection[str]], float]
     write: Callable[[float], float]
 
 
 def worth_keeping(scenarios: Sequence[Scenario], prices: Prices, budget: Budget) -> frozenset[str]:
-    """Names of the states to keep where runs like all of these are to come; the best found within the seconds."""
+    """Names of the states to keep for likely runs like `scenarios`; the best set found within the budget's seconds."""
     end = time.monotonic() + budget.seconds
     kept = frozenset[str]().union(*map(_needed, scenarios))
     follow = dict.fromkeys(kept, 0.0)
@@ -83,7 +83,7 @@ def worth_keeping(scenarios: Sequence[Scenario], prices: Prices, budget: Budget)
         return kept
 
     def try_(names: Collection[str]) -> float:
-        """What it would cost to change these over; so they are, if that is less. Infinite when time is up."""
+        """Cost with these states toggled; keeps the change if it is cheaper. Infinite when time is up."""
         nonlocal kept, best
         if time.monotonic() > end:
             return inf
@@ -106,8 +106,8 @@ def worth_keeping(scenarios: Sequence[Scenario], prices: Prices, budget: Budget)
 
 
 def worth_ordering(scenarios: Sequence[Scenario], kept: Collection[str], model: CostModel) -> dict[str, str]:
-    """Of the states that are kept, by name, the fields in whose order their bases are worth writing: where runs like
-    these ask for so few keys that looking them up saves more than the order costs."""
+    """The fields worth ordering the bases of kept states by, by the states' names: runs like `scenarios` ask for so few
+    keys that look-ups save more than the order costs."""
     saved: dict[tuple[str, str], float] = defaultdict(float)
     rows = scenarios[0].space.facts.kept
     for scenario in scenarios:
@@ -125,7 +125,7 @@ def worth_ordering(scenarios: Sequence[Scenario], kept: Collection[str], model: 
 
 
 def _needed(scenario: Scenario) -> frozenset[str]:
-    """What the cheapest plan of the view's change reads, and what following that needs."""
+    """The states that the cheapest plan of the view's change reads, and those that following these reads."""
     space = scenario.space
     every = {c.name for c in space.candidates}
     kept: frozenset[str] = frozenset()
@@ -140,13 +140,13 @@ def _needed(scenario: Scenario) -> frozenset[str]:
 
 
 def _cost(scenarios: Sequence[Scenario], prices: Prices, kept: Collection[str]) -> float:
-    """What a run costs on average that follows these states and reads no others, with its share of making them."""
+    """Average cost of a run that follows these states and reads no others, with its part of the cost of making them."""
     runs = sum(_run_cost(s, prices, kept) for s in scenarios) / len(scenarios)
     return runs + prices.filling(kept) / RUNS_TO_EARN
 
 
 def _run_cost(scenario: Scenario, prices: Prices, kept: Collection[str]) -> float:
-    """What a run costs; infinite if there is no such run."""
+    """Cost of a run; infinite if it has no plan."""
     followed = scenario.space.followed(kept)
     extractor, demands = scenario.choices(kept, followed), [*followed.written, scenario.space.change]
     if any(extractor.best(group) is None for group in demands):

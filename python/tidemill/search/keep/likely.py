@@ -1,4 +1,4 @@
-"""Changes that runs to come are likely to meet: what states are chosen for."""
+"""Likely changes of the sources in future runs, for which states are chosen."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ Changes: TypeAlias = Mapping[int, SourceChange]
 
 
 def likely_changes(request: PlanRequest) -> list[Changes]:
-    """Changes of the sources from run to run, in cases that count the same; none if no source ever changes.
+    """Likely changes of the sources from run to run, as cases of equal weight; none if no source ever changes.
 
-    What is expected in a cycle, if that is known. If not, a share of each source, and the same of large ones alone.
+    The expected changes of a cycle, if they are known. Otherwise a fraction of each source, and the same of large ones
+    alone.
     """
     kinds, cycle = request.query.sources, request.cycle
     sizes = {n: _size(s.rows, cycle.get(n)) for n, s in request.sources.items()}
@@ -28,7 +29,7 @@ def likely_changes(request: PlanRequest) -> list[Changes]:
 
 
 def _size(rows: float | None, cycle: tuple[float, float] | None) -> float:
-    """Rows that a source is taken to have before it grows: what is there, or what a few cycles leave in it."""
+    """Assumed rows of a source before it grows: its present rows, or those that a few cycles leave in it."""
     left = HELD_CYCLES * (cycle[0] - cycle[1]) if cycle else 0.0
     return max(GROWN_ROWS if rows is None else rows, left, 1.0)
 
@@ -49,9 +50,9 @@ def _large_alone(changes: Changes) -> list[Changes]:
 def _assumed(
     source: SourceChange, kind: str, cycle: tuple[float, float] | None, size: float, grown: float
 ) -> SourceChange:
-    """What is taken to happen to a source from run to run.
+    """The assumed change of a source from run to run.
 
-    `cycle`: inserts and deletes, if they are expected; `grown`: how many times larger all sources are taken to become.
+    `cycle`: inserts and deletes, if they are expected; `grown`: the factor by which all sources are assumed to grow.
     """
     rows = size * grown
     inserts, deletes = (n * grown for n in cycle) if cycle else (rows * CHANGED_SHARE, rows * CHANGED_SHARE)

@@ -1,4 +1,4 @@
-"""The states of a view: which are worth keeping for the runs that are likely to come, and in which order."""
+"""The states of a view that are worth keeping for likely runs, and their orders."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from tidemill.tvr.form import SNAPSHOT, at
 
 
 class Planning(Protocol):
-    """A planning call, as far as states are chosen in it."""
+    """The part of a planning call that the choice of states needs."""
 
     @property
     def request(self) -> PlanRequest:
-        """What is planned."""
+        """The request that is planned."""
         ...
 
     @property
     def model(self) -> CostModel:
-        """What costs are estimated by."""
+        """The cost model."""
         ...
 
     @property
     def budget(self) -> Budget:
-        """The time that a search may take."""
+        """The budget of a search."""
         ...
 
     def space(self, steps: Sequence[Mapping[int, SourceChange]], kept: Kept) -> Space:
-        """The space of the run after steps."""
+        """The space of the run after these transitions."""
         ...
 
     def extractor(
         self, space: Space, *, past: bool = True, states: Collection[str] | None = None, followed: Followed
     ) -> Extractor:
-        """The choices for a run of a space, as of `PlanningTask`."""
+        """The choices for a run of a space, as in `PlanningTask`."""
         ...
 
 
@@ -53,7 +53,7 @@ class Wanted:
 
     Attributes:
         names: their names.
-        orders: by name the field in whose order a base is worth writing.
+        orders: by name the field that a base is worth ordering by.
     """
 
     names: frozenset[str] = frozenset()
@@ -61,7 +61,7 @@ class Wanted:
 
 
 def wanted_states(planning: Planning) -> Wanted:
-    """The states to keep for changes like those to come."""
+    """The states to keep for likely changes."""
     scenarios = [_scenario(planning, changes) for changes in likely_changes(planning.request)]
     if not scenarios:
         return Wanted()
@@ -76,7 +76,7 @@ def _scenario(planning: Planning, changes: Mapping[int, SourceChange]) -> Scenar
 
 
 def _filling(planning: Planning, space: Space, kept: Collection[str]) -> float:
-    """CPU milliseconds of filling the view and these states."""
+    """CPU milliseconds of an initial load with these states."""
     written = written_once((c.name, base(space.memo, c, space.now)) for c in space.candidates if c.name in kept)
     result = space.memo.form(space.root, at(SNAPSHOT, space.now))
     anew = planning.extractor(space, past=False, followed=written)

@@ -1,1 +1,1 @@
-"""From what was chosen to plans on the wire."""
+"""Lowering: from the chosen expressions to plans on the wire."""

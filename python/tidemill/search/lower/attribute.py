@@ -1,6 +1,6 @@
-"""Lowering of the attribute form: parts per group, their merge, final values, and the change of those.
+"""Lowering of the attribute form: the parts per group, their merge, final values, and the change of these.
 
-See `tidemill.plan.aggregates` for what the parts of a call are.
+See `tidemill.plan.aggregates` for the parts of a call.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class AttributeForm:
     # -- parts --------------------------------------------------------------------------------------------------------
 
     def partial(self, partial: Partial, rows: Lowered) -> Lowered:
-        """Parts of rows, each row as often as it counts."""
+        """Parts of rows; each row counts as often as its count says."""
         count = Col(rows.count) if rows.count is not None else None
         aggregates: list[tuple[int, Expr]] = [(partial.count, fn("sum", count if count is not None else ONE))]
         for columns, call in zip(partial.parts, self._additive(partial), strict=True):
@@ -55,35 +55,35 @@ class AttributeForm:
         return self._totals(partial, self._merged(partial), keys, self.pieces(partial, inputs).node)
 
     def merge_as_stored(self, partial: Partial, pieces: Lowered) -> Lowered:
-        """A state's pieces added up per key, each part of the type that it has in the state: sums of sums are wider."""
+        """A state's pieces added up per key; each part keeps its type in the state, although sums of sums are wider."""
         found = self.merge(partial, [pieces])
         keys = keys_of(partial)
         cast = tuple((c, Col(c) if c in keys else Cast(Col(c), self._type(c))) for c in found.columns)
         return found.over(nodes.project(cast, found.node))
 
     def gather(self, partial: Partial, inputs: Sequence[Lowered]) -> Lowered:
-        """Parts at a finer grain added up, each as often as its count says."""
+        """Parts of a finer grain added up, each as often as its count says."""
         return self.merge(partial, [self._weighed(partial, i) for i in inputs])
 
     def pieces(self, partial: Partial, inputs: Sequence[Lowered]) -> Lowered:
-        """Parts not yet merged: several rows per key."""
+        """Parts that are not merged yet: several rows per key."""
         columns = (*keys_of(partial), *(c for c, _ in self._parts(partial)))
         return self._blocks.all_of(columns, inputs)
 
     def without_empty(self, partial: Partial, rows: Lowered) -> Lowered:
-        """Parts without the groups in which there is no row; the global group is always there."""
+        """Parts without groups that have no rows; the global group always stays."""
         return rows.over(self._present(partial, rows.node)) if partial.keys else rows
 
     # -- values -------------------------------------------------------------------------------------------------------
 
     def final(self, partial: Partial, rows: Lowered) -> Lowered:
-        """Final values of parts."""
+        """Final values from parts."""
         parts: dict[int, Expr] = {c: Col(c) for c, _ in self._parts(partial)}
         columns = (*nodes.same(keys_of(partial)), *self._finals(partial, parts))
         return _shown(columns, self.without_empty(partial, rows).node)
 
     def answer(self, partial: Partial, calls: Named, rows: Lowered) -> Lowered:
-        """Final values of the parts added up per key, beside calls over the rows that are there."""
+        """Final values of the parts added up per key, beside calls over the distinct rows that exist."""
         merged, keys = [*self._merged(partial), *calls], nodes.same(keys_of(partial))
         node = self._totals(partial, merged, keys, self._present(partial, rows.node)).node
         parts: dict[int, Expr] = {c: Col(c) for c, _ in self._parts(partial)}
@@ -91,14 +91,14 @@ class AttributeForm:
         return _shown((*nodes.same(kept), *self._finals(partial, parts)), node)
 
     def final_change(self, partial: Partial, old: Lowered, delta: Lowered, *, few: bool) -> Lowered:
-        """Old parts of touched keys and the delta's, side by side per key; then the rows that differ, old and new.
+        """The change of final values, from old parts and the delta side by side per touched key.
 
-        `old` may hold several pieces per key. `few`: the keys of the delta are few among those of `old`.
+        `old` may hold several pieces per key. `few`: the delta has few of the keys of `old`.
         """
         side = self._blocks.column("boolean", "is_old")
         keys, parts = keys_of(partial), self._parts(partial)
         columns = (*keys, *(c for c, _ in parts))
-        # The delta holds each key once already.
+        # The delta already holds each key once.
         before = self._blocks.among("semi", old, keys, delta) if few and keys else old
         tagged = [_tagged(columns, side, is_old, rows) for is_old, rows in ((True, before), (False, delta))]
         both = self._blocks.all_of((*columns, side), tagged)
@@ -115,7 +115,7 @@ class AttributeForm:
     def _differing(
         self, partial: Partial, old_parts: Mapping[int, Expr], new_parts: Mapping[int, Expr], node: Node
     ) -> Lowered:
-        """The final values that differ, of rows with old and new parts per key: old ones leave, new ones come."""
+        """The final values that differ, from rows with old and new parts per key: old ones leave, new ones come."""
         blocks, keys = self._blocks, nodes.same(keys_of(partial))
         olds, news = self._finals(partial, old_parts), self._finals(partial, new_parts)
         old_value = {c: blocks.column(self._type(c), "old_value") for c, _ in olds}
@@ -145,7 +145,7 @@ class AttributeForm:
         return [a for a in found if a is not None]
 
     def _parts(self, partial: Partial) -> list[tuple[int, str]]:
-        """Part columns with the aggregate that merges them, the row count first."""
+        """Part columns with the aggregates that merge them, the row count first."""
         parts = [(partial.count, "sum")]
         for columns, call in zip(partial.parts, self._additive(partial), strict=True):
             parts.extend((c, p.merge) for c, p in zip(columns, call.parts, strict=True))
@@ -159,7 +159,7 @@ class AttributeForm:
         return [(c, call.final(tuple(parts[p] for p in columns))) for (c, _), columns, call in calls]
 
     def _totals(self, partial: Partial, aggregates: Sequence[tuple[int, Expr]], keys: Named, node: Node) -> Lowered:
-        """Parts per key; over no rows the sums of the global group are 0, not NULL."""
+        """Parts per key; without rows the sums of the global group are 0, not NULL."""
         ids = (*keys_of(partial), *(c for c, _ in aggregates))
         node = nodes.aggregate(keys, aggregates, node)
         if not partial.keys:
@@ -168,11 +168,11 @@ class AttributeForm:
         return Lowered(node, ids, None)
 
     def _known(self, column: int, part: int, merge: str) -> Expr:
-        """A column of merged parts, where a sum over no rows is 0."""
+        """A column of merged parts; a sum over no rows is 0."""
         return fn("coalesce", Col(column), Cast(ZERO, self._type(part))) if merge == "sum" else Col(column)
 
     def _weighed(self, partial: Partial, rows: Lowered) -> Lowered:
-        """Parts that have counts, each as often as its count says; with the other sign if that is negative."""
+        """Parts with counts, each as often as its count says; negated if the count is negative."""
         if rows.count is None:
             return rows
         count = Col(rows.count)
@@ -182,7 +182,7 @@ class AttributeForm:
         return _shown((*nodes.same(keys_of(partial)), *parts), node)
 
     def _present(self, partial: Partial, node: Node) -> Node:
-        """Groups in which there is a row."""
+        """Groups with at least one row."""
         return nodes.where([fn(">", Col(partial.count), ZERO)], node)
 
 

@@ -1,4 +1,4 @@
-"""What was chosen, as lowering asks for it: what computes a group, its rows, whether an earlier step wrote it."""
+"""Answers the questions of lowering about the plan: the choice for a group, its rows, and the step that wrote it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tidemill.search.lower.lowered import Staged
 
 
 class NotComputableError(Exception):
-    """A group that no allowed expression computes; the message names it."""
+    """No allowed expression computes a group; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The plan that lowering writes down.
+    """The plan that is lowered.
 
-    `chosen`: what an extractor chose. `staged`: groups that earlier steps wrote. `base_rows`: rows of each relation
+    `chosen`: the choices of an extractor. `staged`: groups that earlier steps wrote. `base_rows`: rows of each relation
     before filters, for join orders. `segments`: rows of a state's pieces after the first, by its name.
     """
 
@@ -35,11 +35,11 @@ class Choices:
         return self.chosen.runs[0].moment
 
     def written(self, group: int) -> Staged | None:
-        """What an earlier step wrote of a group, if one did."""
+        """The rows of a group as an earlier step wrote them; None if no step did."""
         return self.staged.get(self.memo.find(group))
 
     def expression(self, group: int) -> Expression | None:
-        """What computes a group; None if an earlier step wrote it, or if nothing computes it."""
+        """The expression that computes a group; None if an earlier step wrote it, or if nothing computes it."""
         group = self.memo.find(group)
         choice = None if group in self.staged else self.chosen.best(group)
         return choice.expression if choice is not None else None
@@ -49,11 +49,11 @@ class Choices:
         return self.chosen.rows(group)
 
     def is_small(self, group: int) -> bool:
-        """Whether a group may be broadcast."""
+        """True if a group may be broadcast."""
         return self.rows(group) <= BROADCAST_ROWS
 
     def is_change(self, group: int) -> bool:
-        """Whether a group is a form over an interval."""
+        """True if a group is a form over an interval."""
         about = self.memo.group(group).about
         return about is not None and about[1].kind.interval
 

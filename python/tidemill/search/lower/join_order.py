@@ -1,7 +1,7 @@
-"""The order in which an inner join of many inputs is carried out: from the delta outward.
+"""The order of an inner join of many inputs: from the delta outward.
 
-The algebra alone gains nothing; starting at the small delta, keeping the joined delta small and broadcasting it is what
-makes a refresh cheap. Without a delta among the inputs the order of the text stands: Spark plans that as it always did.
+The algebra alone does not make a refresh cheap. It is cheap because the join starts at the small delta, and the joined
+delta stays small and is broadcast. Without a delta among the inputs the order of the text stays, for Spark to plan.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidemill.plan.query import Query
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One input of a join: its columns, its estimated rows, and those of its relation before filters."""
+    """An input of a join: its columns, its estimated rows, and the rows of its relation before filters."""
 
     columns: frozenset[int]
     rows: float
@@ -27,7 +27,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class JoinStep:
-    """Join this input next, under these conjuncts; `broadcast` asks for what is joined so far to be broadcast."""
+    """The next input to join, with its conjuncts; `broadcast`: the rows joined so far are broadcast."""
 
     input: int
     condition: tuple[Expr, ...]
@@ -35,10 +35,10 @@ class JoinStep:
 
 
 def join_order(query: Query, inputs: Sequence[Input], condition: Sequence[Expr]) -> tuple[int, list[JoinStep]]:
-    """The first input, and the steps that follow.
+    """The number of the first input, and the following steps.
 
-    Greedy: among the inputs that an equality connects, the one that leaves the fewest rows; each equality divides by
-    the smaller of the two sides' base sizes, as where keys meet foreign keys.
+    Greedy: among the inputs connected by an equality, the one that leaves the fewest rows. Each equality divides by the
+    smaller of the two sides' base sizes, as for foreign keys.
     """
     signed = [i for i, part in enumerate(inputs) if part.signed]
     first = min(signed, key=lambda i: inputs[i].rows) if signed else 0

@@ -1,4 +1,4 @@
-"""Lowering of joins, and of what asks for the rows of some keys."""
+"""Lowering of joins, and of operators that select the rows of some keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidemill.wire.nodes import Among, Side
 
 
 def join(blocks: Blocks, choices: Choices, op: Join, groups: Sequence[int], inputs: Sequence[Lowered]) -> Lowered:
-    """The join of some groups, lowered as `inputs`; signed if what it keeps is."""
+    """The join of some groups, lowered as `inputs`; signed if a side whose rows it keeps is signed."""
     if op.kind == "inner":
         return _inner(blocks, choices, op, groups, inputs)
     left, right = inputs
@@ -49,7 +49,7 @@ def _inner(blocks: Blocks, choices: Choices, op: Join, groups: Sequence[int], in
 
 
 def key_filter(op: KeyFilter, rows: Lowered, wanted: Lowered, *, broadcast: bool) -> Lowered:
-    """Rows whose key is among the wanted ones."""
+    """The rows whose key is in `wanted`."""
     condition = [fn("<=>" if op.nulls else "=", expr, Col(c)) for expr, c in op.on]
     return rows.over(nodes.join("semi", condition, rows.node, wanted.node, "right" if broadcast else None))
 
@@ -57,7 +57,7 @@ def key_filter(op: KeyFilter, rows: Lowered, wanted: Lowered, *, broadcast: bool
 def look_up(
     blocks: Blocks, op: LookUp, state: Lowered, wanted: Lowered, written: Staged, *, broadcast: bool
 ) -> Lowered:
-    """A state's rows of keys that an earlier step wrote; its leaf says which, so that Spark can skip the others."""
+    """The rows of a state whose keys an earlier step wrote; the leaf names that step, so that Spark can skip pages."""
     first, key = op.on[0]
     assert isinstance(first, Col)
     field = dict(written.columns)[key]

@@ -1,4 +1,4 @@
-"""Lowering of leaves: sources, states, the view's content, and what earlier steps wrote."""
+"""Lowering of leaves: sources, states, the view's content, and rows that earlier steps wrote."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Leaf: TypeAlias = Scan | Changes | Empty | StateScan | HeldScan | ResultScan
 
 
 def leaf(blocks: Blocks, op: Leaf, now: int) -> Lowered:
-    """The rows of a leaf in a run at the moment `now`: what stands still after it is there at it."""
+    """The rows of a leaf in a run at the moment `now`; a later moment up to which nothing changes counts as `now`."""
     count = blocks.count
     match op:
         case Scan(source, columns, time):
@@ -41,7 +41,7 @@ def leaf(blocks: Blocks, op: Leaf, now: int) -> Lowered:
 
 
 def read_staged(blocks: Blocks, staged: Staged) -> Lowered:
-    """What an earlier step wrote."""
+    """The rows that an earlier step wrote."""
     fields: list[Stored] = [(c, f, blocks.columns.type(c)) for c, f in staged.columns]
     count = blocks.count if staged.count else None
     if count is not None:

@@ -1,6 +1,6 @@
-"""What lowering gives: a wire node with its columns and counts; and the building blocks that every form is made of.
+"""The result of lowering, a wire node with its columns and counts; and building blocks for all forms.
 
-A signed relation carries its counts in one column, the same one in all plans of a memo.
+A signed relation has its counts in one column, the same column in all plans of a memo.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Lowered:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Rows that an earlier step wrote: which step, and the fields of the columns."""
+    """Rows that an earlier step wrote: the step, and the fields of the columns."""
 
     step: str
     columns: tuple[tuple[int, str], ...]
@@ -40,9 +40,9 @@ class Staged:
 
 
 class Blocks:
-    """Makes relations of relations, for one plan.
+    """Makes relations from relations, for one plan.
 
-    `columns`: of the memo. `count`: the column of signed counts.
+    `columns`: those of the memo. `count`: the column of signed counts.
     """
 
     def __init__(self, columns: ColumnIds) -> None:
@@ -51,7 +51,7 @@ class Blocks:
         self._fresh = 0
 
     def column(self, kind: str, name: str) -> int:
-        """A column that only this plan knows."""
+        """A new column of this plan only."""
         self._fresh += 1
         return self.columns.fresh(("lowering", self._fresh), kind, name)
 
@@ -62,7 +62,7 @@ class Blocks:
         return rows if rows.count is not None else self._counted(ONE, rows)
 
     def negate(self, rows: Lowered) -> Lowered:
-        """The rows with counts of the other sign; a plain row counts -1."""
+        """The rows with negated counts; a plain row counts -1."""
         return self._counted(Lit(-1, "long") if rows.count is None else fn("negative", Col(rows.count)), rows)
 
     def _counted(self, count: Expr, rows: Lowered) -> Lowered:
@@ -70,12 +70,12 @@ class Blocks:
         return Lowered(node, rows.columns, self.count)
 
     def unsign(self, columns: tuple[int, ...], rows: Lowered) -> Lowered:
-        """Each row as often as its count says."""
+        """Each row repeated as often as its count says."""
         node = nodes.replicate(Col(self.count), rows.node)
         return self.project(nodes.same(columns), Lowered(node, columns, None))
 
     def net(self, columns: tuple[int, ...], rows: Lowered) -> Lowered:
-        """One row per row value with the sum of its counts; values that cancel out are gone."""
+        """One row per distinct row, with the sum of its counts; rows whose counts cancel out are dropped."""
         keys: list[tuple[int, Expr]] = []
         carried: list[tuple[int, Expr]] = []
         for c in columns:
@@ -100,18 +100,18 @@ class Blocks:
         return Lowered(nodes.project(kept, rows.node), tuple(c for c, _ in columns), rows.count)
 
     def aggregate(self, keys: Named, calls: Named, node: Node) -> Lowered:
-        """Groups of the rows of a node, whose counts do not count."""
+        """Groups of the rows of a node; it ignores counts."""
         return Lowered(nodes.aggregate(keys, calls, node), tuple(c for c, _ in (*keys, *calls)), None)
 
     def union(self, columns: tuple[int, ...], branches: Sequence[tuple[tuple[int, ...], Lowered]]) -> Lowered:
-        """The rows of several relations, each with its columns in the order of the result's; signed if one is."""
+        """The rows of several relations, each with its columns in the order of the result; signed if one of them is."""
         signed = any(part.count is not None for _, part in branches)
         extra = (self.count,) if signed else ()
         parts = [((*ids, *extra), (self.signed(part) if signed else part).node) for ids, part in branches]
         return Lowered(nodes.union((*columns, *extra), *parts), columns, self.count if signed else None)
 
     def all_of(self, columns: tuple[int, ...], parts: Iterable[Lowered]) -> Lowered:
-        """The rows of several relations with the same columns; as it is where there is one."""
+        """The rows of several relations with the same columns; a single relation stays as it is."""
         branches = [(columns, part) for part in parts]
         return branches[0][1] if len(branches) == 1 else self.union(columns, branches)
 
@@ -128,7 +128,7 @@ class Blocks:
     def having(
         self, rows: Lowered, on: Sequence[tuple[Expr, int]], wanted: Lowered, *, nulls: bool, broadcast: bool
     ) -> Lowered:
-        """Rows whose key is among those of a relation, which may have columns of the same number.
+        """Rows whose key is among those of another relation, whose columns may have the same numbers.
 
         `nulls`: NULLs are equal.
         """

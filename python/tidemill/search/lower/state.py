@@ -1,7 +1,7 @@
-"""Lowering of what reads a state: a base, and the segments that came since.
+"""Lowering of reads of a state: a base, and the segments added since.
 
-In the base each key has its rows once and for all. So only rows whose keys the segments have too are brought together
-with them, and the others are passed on as they are: a scan and a look-up per row instead of a hash table of them all.
+The base has each key once. So only rows whose keys occur in the segments too are merged with these; the others pass
+through: a scan and a look-up per row instead of a hash table of all rows.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from tidemill.search.lower.lowered import Blocks, Lowered
 from tidemill.wire import nodes
 
 TOUCHED_FROM_ROWS = 50_000
-"""Estimated rows of a state from which on it pays to look for the keys that something came to, which costs a job."""
+"""Smallest estimated number of rows of a state for which it pays to find the touched keys first, which costs a job."""
 
 
 def few_touched(rows: float, changed: float) -> bool:
-    """Whether to look first for the keys that something came to: of a big state, where little came."""
+    """True if the touched keys are worth finding first: the state is large, and few rows were added."""
     return rows >= TOUCHED_FROM_ROWS and changed <= BROADCAST_ROWS
 
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """A state of which few keys are touched: the group of its pieces, and those that are merged with it."""
+    """A state with few touched keys: the group of its pieces, and the groups that are merged with it."""
 
     scan: int
     keys: tuple[int, ...]
@@ -36,8 +36,11 @@ class Touched:
 
 
 def touched(choices: Choices, e: Expression) -> Touched | None:
-    """The state of which an expression is a merge, a net or the plain rows; None if it is none of these, or where it
-    is no gain to look at the touched keys alone: the state is small, or too much came since its base."""
+    """The state whose merge, net or plain rows an expression computes.
+
+    None if it computes something else, or if handling the touched keys alone gains nothing: the state is small, or too
+    many rows were added since its base.
+    """
     found = _read(choices, e)
     if found is None or not found.keys:
         return None
@@ -63,7 +66,7 @@ def _read(choices: Choices, e: Expression) -> Touched | None:
 
 
 def _counted(choices: Choices, columns: tuple[int, ...], group: int) -> Touched | None:
-    """Rows of a state and of changes to it: counted, so that no row needs to come once."""
+    """The state in the plain rows of a state and its changes; rows are merged by their counts."""
     net = choices.expression(group)
     if net is None or not isinstance(net.op, Net) or net.op.state:
         return None
@@ -80,7 +83,7 @@ def _counted(choices: Choices, columns: tuple[int, ...], group: int) -> Touched 
 
 
 def _merged(choices: Choices, groups: Sequence[int], keys: tuple[int, ...]) -> Touched | None:
-    """A state among the groups of a merge; all others come with it."""
+    """The state among the inputs of a merge; the other inputs are added to it."""
     for i in groups:
         if (scan := _pieces(choices, i, Merge)) is not None:
             return Touched(scan, keys, tuple(other for other in groups if other != i))
@@ -88,7 +91,7 @@ def _merged(choices: Choices, groups: Sequence[int], keys: tuple[int, ...]) -> T
 
 
 def _pieces(choices: Choices, group: int, kind: type[Merge] | type[Net]) -> int | None:
-    """The group of a state's pieces, if a group brings together these and no others."""
+    """The group of a state's pieces, if `group` merges these and nothing else."""
     e = choices.expression(group)
     return e.inputs[0] if e is not None and isinstance(e.op, kind) and e.op.state else None
 
@@ -100,7 +103,7 @@ def together(
     keys: tuple[int, ...],
     merged: Callable[[Lowered], Lowered],
 ) -> Lowered:
-    """A state's pieces, and others like them, as `merged` brings the rows of a key together."""
+    """The rows of a state and of `others`; `merged` combines the rows of touched keys only."""
     columns = whole.columns
     base = whole.over(nodes.pieces_until(whole.node, 1))
     segments = whole.over(nodes.pieces_from(whole.node, 1))

@@ -1,7 +1,7 @@
 """Lowering: from the chosen expressions to the plan nodes that the JVM decodes (wire format 1).
 
-Rewriter operators become plain relational ones here, so that the JVM knows nothing of deltas, parts or times. The walk
-goes down what was chosen; what each operator becomes over its lowered inputs stand in the other files.
+Operators of the rewriter become plain relational ones here, so that the JVM needs to know nothing of deltas, parts or
+times. This file walks down the chosen expressions; the other files lower each operator over its lowered inputs.
 """
 
 from __future__ import annotations
@@ -54,10 +54,9 @@ from tidemill.wire import nodes
 
 
 class Lowerer:
-    """Lowers groups as they were chosen, for one plan.
+    """Lowers the chosen groups of one plan.
 
-    `used`: the expressions that were lowered, with their groups. `staged_used`: the groups that are read from where
-    earlier steps wrote them.
+    `used`: the lowered expressions with their groups. `staged_used`: the groups that are read from earlier steps.
     """
 
     def __init__(self, choices: Choices) -> None:
@@ -68,7 +67,7 @@ class Lowerer:
         self._attribute = AttributeForm(self.blocks, choices.memo.query)
 
     def group(self, number: int) -> Lowered:
-        """A group's rows.
+        """The rows of a group.
 
         Raises:
             NotComputableError: if nothing computes it.
@@ -87,8 +86,8 @@ class Lowerer:
     def compacted(self, scan: StateScan, partial: Partial | None, first: int) -> Lowered:
         """The pieces of a state from number `first` on, merged.
 
-        Only with the base among them is a group whose rows add up to none gone; in segments alone it may take away
-        from what the base has.
+        Groups that add up to no rows are dropped only if the base is among the pieces; in segments alone they may take
+        away rows of the base.
         """
         whole = leaf(self.blocks, scan, self._choices.now)
         pieces = whole.over(nodes.pieces_from(whole.node, first))
@@ -98,7 +97,7 @@ class Lowerer:
         return merged if first > 0 else self._attribute.without_empty(partial, merged)
 
     def nothing(self, columns: tuple[int, ...]) -> Lowered:
-        """The change of a relation that does not change."""
+        """The empty change of a relation that does not change."""
         return leaf(self.blocks, Empty(columns, signed=True), self._choices.now)
 
     def _use(self, number: int, e: Expression) -> None:
@@ -108,7 +107,7 @@ class Lowerer:
     # -- one operator -------------------------------------------------------------------------------------------------
 
     def _expression(self, e: Expression) -> Lowered:
-        """What needs to know how its inputs come to be; all else is lowered over its lowered inputs."""
+        """Lowers an expression; operators that depend on how their inputs are computed are handled here."""
         match e.op:
             case FinalChange(partial):
                 old, change = e.inputs
@@ -181,7 +180,7 @@ class Lowerer:
                 assert_never(op)
 
     def _unmerged(self, number: int) -> Lowered:
-        """An attribute form for a reader that merges anyway: its pieces, where it is a merge of pieces."""
+        """The unmerged pieces of an attribute form, for a reader that merges anyway; else the form itself."""
         number = self._choices.memo.find(number)
         e = self._choices.expression(number)
         if e is None or not isinstance(e.op, Merge):
@@ -200,10 +199,10 @@ class Lowerer:
         return blocks.unsign(op.columns, rows) if isinstance(op, Unsign) else rows
 
     def _look_up(self, op: LookUp, wanted: int) -> Lowered:
-        """A state's rows of keys that an earlier step wrote.
+        """The rows of a state whose keys an earlier step wrote.
 
         Raises:
-            NotComputableError: if none did.
+            NotComputableError: if no earlier step wrote the keys.
         """
         written = self._choices.written(wanted)
         if written is None:
@@ -213,7 +212,7 @@ class Lowerer:
 
 
 def _plain(op: Aggregate | Limit | Window, rows: Lowered) -> Lowered:
-    """The rows, which must have no counts: the operator would not heed them."""
+    """The rows themselves; raises TypeError if they have counts, which the operator would ignore."""
     if rows.count is not None:
         raise TypeError(f"{type(op).__name__.lower()} over a signed relation")
     return rows
@@ -222,6 +221,6 @@ def _plain(op: Aggregate | Limit | Window, rows: Lowered) -> Lowered:
 def _kept_in_jvm(
     number: int, columns: tuple[int, ...], inputs: Sequence[Lowered], count: int | None, children: int = 1
 ) -> Lowered:
-    """An operator by its number there; counts go through it as one column more."""
+    """An operator that stays in the JVM, by its number there; counts pass through as an additional column."""
     shown = (*columns, count) if count is not None else columns
     return Lowered(nodes.opaque(number, children, shown, (i.node for i in inputs)), columns, count)

@@ -1,1 +1,1 @@
-"""The kinds of run, a file each: incremental, early, anew; and what they share."""
+"""The kinds of runs, one file each (incremental, early, anew), and their common parts."""

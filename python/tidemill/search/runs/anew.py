@@ -14,10 +14,10 @@ from tidemill.tvr.form import SNAPSHOT, Span, at
 
 
 def full(task: PlanningTask, reason: str, states: Collection[str] | None = None) -> ExplainedPlan:
-    """Everything from the sources: the states first, then the result over them.
+    """The plan of a full run: first the states, then the result, all from the sources.
 
-    `states`: names of those to make; the ones worth keeping unless given, for which a search of its own is made. Those
-    that the rules switched on cannot make are left out.
+    `states`: names of the states to make, by default those worth keeping, which takes a search of its own. States that
+    the enabled rules cannot make are left out.
     """
     space = task.space([task.request.unchanged] * len(task.request.steps), Kept({}))
     if states is None:
@@ -32,14 +32,14 @@ def full(task: PlanningTask, reason: str, states: Collection[str] | None = None)
 
 
 def rebuild(task: PlanningTask, reason: str) -> ExplainedPlan:
-    """The whole result anew: states that can be read are brought up to date, others worth keeping are made."""
+    """A plan for the whole result: readable states are brought up to date, others worth keeping are made."""
     space = task.space(task.request.steps, task.kept(content=False))
     kept = frozenset() if task.request.policy == "FULL" else task.worth_keeping()
     memo = space.memo
     plain = task.extractor(space)
 
     def made(candidate: Candidate) -> Iterator[int]:
-        """What is written of a state: what changes in it, or all of it."""
+        """The group to write for a state: its change, or all of it; none if it does not change."""
         if candidate.name in task.request.states:
             span = Span(space.standing.get(candidate.name, 0), space.now)
             change = advance(memo, candidate, span)
@@ -60,7 +60,7 @@ def rebuild(task: PlanningTask, reason: str) -> ExplainedPlan:
     )
 
     def write(name: str) -> Iterator[Candidate]:
-        """Writes a state; gives out what of it follows changes."""
+        """Writes a state; yields the candidates that follow changes."""
         for candidate in space.named(name):
             if name in task.request.states and run.advance(candidate):
                 yield candidate

@@ -1,5 +1,4 @@
-"""Puts the steps of a run together: lowers what was chosen, state by state, and has later steps read what earlier ones
-wrote."""
+"""Assembles the steps of a run: lowers the chosen groups, state by state; later steps read what earlier ones wrote."""
 
 from __future__ import annotations
 
@@ -46,12 +45,12 @@ from tidemill.tvr.form import SNAPSHOT, Span, at
 
 
 class Assembly:
-    """The steps of a run as they come together; what one step writes, later ones read.
+    """The steps of a run during assembly; later steps read what earlier ones wrote.
 
     Args:
-        search: how the search for the plan stands.
-        orders: by name of a state the field that its base is written in the order of, if it is.
-        lying: the same of bases that are there.
+        search: the progress of the search for the plan.
+        orders: by a state's name the field to order its base by, if there is one.
+        lying: by a state's name the field that its present base is ordered by.
     """
 
     def __init__(
@@ -84,13 +83,13 @@ class Assembly:
 
     @property
     def cost(self) -> float:
-        """CPU milliseconds of all steps, whatever their price."""
+        """CPU milliseconds of all steps, not priced."""
         return self._handling + self._model.total(self._work)
 
     def once(self, demands: Sequence[int], keep: Callable[[int], object] = lambda _: None) -> None:
-        """Writes what the plan of these groups computes once at this run, what others are computed from first.
+        """Writes the places that the plan of these groups computes once at this run, in order of dependency.
 
-        `keep` writes what is a state's.
+        `keep` writes the groups of states.
         """
         used = {(p.group, p.run) for p in self._extractor.planned(demands, 0) if p.once}
         for group, run in self._extractor.order:
@@ -110,7 +109,7 @@ class Assembly:
         self._extractor.stage(group)
 
     def base(self, candidate: Candidate) -> bool:
-        """A state is made anew, as of the end of the run, from anything but itself; False if it cannot be."""
+        """Makes a state anew, as of the end of the run, without reading it; returns False if that is impossible."""
         memo = self.space.memo
         group = base(memo, candidate, self.space.now)
         if self._is_written(candidate, group):
@@ -126,7 +125,7 @@ class Assembly:
         return True
 
     def advance(self, candidate: Candidate) -> bool:
-        """A state is followed through the run; False if it cannot be, and has to be given up."""
+        """Makes a state follow the run; returns False if that is impossible, and the state has to be given up."""
         memo = self.space.memo
         span = Span(self.space.standing.get(candidate.name, 0), self.space.now)
         if memo.changed(candidate.tvr, span):
@@ -143,7 +142,7 @@ class Assembly:
         return True
 
     def compact(self, candidate: Candidate, compaction: Compaction) -> None:
-        """Pieces of a state that the run reads become one, before any other step."""
+        """Merges pieces of a state that the run reads, before any other step."""
         lowerer = self._lowerer(self._extractor.making(0))
         lowered = lowerer.compacted(candidate.scan, candidate.partial, compaction.first)
         columns = _columns(candidate, lowered)
@@ -165,16 +164,16 @@ class Assembly:
 
     @property
     def asked(self) -> dict[str, KeyedRead]:
-        """What the steps so far ask states for by few keys, by their names."""
+        """The reads of states by few keys in the steps so far, by the states' names."""
         return keyed_reads(self.space.memo, self.space.facts, self._used, self._extractor.rows)
 
     def _lie(self, candidate: Candidate, step: Step) -> None:
-        """Notes in which order a step writes a state's base."""
+        """Notes the order in which a step writes a state's base."""
         if step.order is not None:
             self._lying[candidate.name] = step.order
 
     def _is_written(self, candidate: Candidate, group: int) -> bool:
-        """Whether this run has written the state already: of two equal parts of a query one writes, both read."""
+        """True if this run has already written the state, for an equal part of the query; then both parts read it."""
         written = self._written.get(candidate.name)
         if written is None:
             return False
@@ -193,7 +192,7 @@ class Assembly:
             self._lie(candidate, step)
             self._handling += self._model.ordering(self._extractor.rows(group))
         self.steps.append(step)
-        # Each row of a base counts 1: who reads it as the snapshot need not look at the counts.
+        # Each row of a base counts 1, so readers of the snapshot need not look at the counts.
         signed = mode == "segment" and lowered.count is not None
         self._stage(candidate, group, self.steps[-1].name, signed)
         self._written[candidate.name] = self._staged[self.space.memo.find(group)]
@@ -201,20 +200,20 @@ class Assembly:
         self._specs.append(_spec(candidate, self.space))
 
     def leave(self, candidate: Candidate) -> None:
-        """A state that this run does not follow stays where it stands."""
+        """Keeps a state that this run does not follow, at its present moment."""
         if candidate.name not in {spec.name for spec in self._specs}:
             self._specs.append(_spec(candidate, self.space))
             self._behind.add(candidate.name)
 
     def hold(self, change: int, mode: Mode) -> None:
-        """The view's signed change, net, to be held back until a run with output; `mode`: base or segment."""
+        """Writes the net signed change of the view as the held change; `mode`: base or segment."""
         lowered, volume = self.lower(change, net=True)
         assert lowered.count is not None
         fields = (*self._query.output, (lowered.count, count_field(name for _, name in self._query.output)))
         self.steps.append(Step("held", "held", None, mode, lowered.node, fields, volume))
 
     def delta(self, change: int) -> None:
-        """The view's signed change, net; none where nothing below it has changed and a state alone is made anew."""
+        """Writes the net signed change of the view; it is empty if only states are made anew."""
         if self.space.changed:
             lowered, volume = self.lower(change, net=True)
         else:
@@ -225,7 +224,7 @@ class Assembly:
         self.steps.append(Step("delta", "delta", None, None, lowered.node, fields, volume))
 
     def result(self) -> None:
-        """The whole content."""
+        """Writes the whole content."""
         group = self.space.memo.form(self.space.root, at(SNAPSHOT, self.space.now))
         extractor = self._making_anew(group)
         if extractor.cost(group) == inf:
@@ -235,9 +234,8 @@ class Assembly:
         self.steps.append(Step("result", "result", None, None, lowered.node, output, volume))
 
     def _making_anew(self, group: int) -> Extractor:
-        """The choices for a snapshot made anew: what an incremental run must not compute from the sources below a
-        limit, this must where nothing else is there.
-        """
+        """The choices to compute a snapshot anew. If nothing else computes it, they may compute inputs of limits from
+        the sources, which an incremental run must not."""
         if self._extractor.best(group) is not None:
             return self._extractor
         return Extractor(self.space.memo, self._model, self.space.facts, runs=(PlannedRun(self.space.now),))
@@ -247,7 +245,7 @@ class Assembly:
         return Lowerer(Choices(space.memo, chosen, self._staged, space.base_rows, space.facts.segments))
 
     def lower(self, group: int, *, net: bool, extractor: Extractor | None = None) -> tuple[Lowered, Volume]:
-        """A group's plan, and how many rows it handles."""
+        """The plan of a group, and the rows that it handles."""
         plan = extractor or self._extractor
         chosen = plan.making(group)
         lowerer = self._lowerer(chosen)
@@ -273,7 +271,7 @@ class Assembly:
         schedule: Shared | None = None,
         chosen: frozenset[str] | None = None,
     ) -> ExplainedPlan:
-        """The run as it stands; `chosen` as in `RunPlan`, for the rest see `Explanation`."""
+        """The plan of the run with the present steps; `chosen` as in `RunPlan`, other arguments as in `Explanation`."""
         used = tuple(self._used.values())
         return ExplainedPlan(
             kind=kind,
@@ -304,7 +302,7 @@ class Assembly:
 
 
 def _shuffled(extractor: Chosen, e: Expression) -> float:
-    """Rows that Spark may have to shuffle for an expression; a small side of a join is broadcast instead."""
+    """Rows that Spark may have to shuffle for an expression; it broadcasts a small side of a join instead."""
     if not e.inputs or isinstance(e.op, Scan | Filter | Project | Union | Sum | Negate | Pad | Unsign):
         return 0.0
     rows = [extractor.rows(i) for i in e.inputs]

@@ -1,7 +1,7 @@
-"""Runs without output: what is worth doing now for the next one that has output, and nothing else.
+"""Runs without output: they do work that is cheaper now than in the due run, and nothing else.
 
-What that one needs, the view's change and that of each state, is planned over all runs until then; what the plan saves
-at this run is what this run does.
+The view's change and the changes of states, which the due run needs, are planned over all runs until then. This run
+does what the plan saves at it.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from tidemill.search.space.space import Followed, Space, written_once
 from tidemill.tvr.form import DELTA, SNAPSHOT, Span, Time, at
 
 LAST = "last"
-"""The objective that compares costs at the last point first, then at the one before it, and so on (Tempura's c_v)."""
+"""The objective that compares costs at the last point first, then at the point before it, and so on (Tempura's c_v)."""
 BEFORE_THE_LAST = 1e-5
-"""What a unit of work at a point weighs under it, against one at the next."""
+"""Weight of a unit of work at a point under this objective, relative to the next point."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What the run with output needs, and what earlier ones can save of that; groups throughout.
+    """The groups that the due run needs, and those that earlier runs can save for it.
 
     Attributes:
-        states: what is written of states.
-        result: the view's change, or its content where nothing was filled yet.
-        parts: what this run can write of a state.
-        held: the view's change that this run can hold back.
-        savable: what any of the runs can save.
+        states: groups that are written to states.
+        result: the view's change, or its content before the initial load.
+        parts: groups that this run can write to a state.
+        held: the view's change that this run can hold.
+        savable: groups that any of the runs can save.
     """
 
     states: Followed
@@ -55,6 +55,7 @@ class Needs:
 
     @property
     def demands(self) -> list[int]:
+        """All groups that the due run writes."""
         return [*self.states.written, self.result]
 
 
@@ -64,7 +65,7 @@ def early(task: PlanningTask) -> ExplainedPlan:
     due = next((i for i, p in enumerate(request.ahead, 1) if p.output), len(request.ahead))
     points = request.ahead[:due]
     steps = request.steps
-    if request.first and not request.states:  # nothing stands anywhere yet
+    if request.first and not request.states:  # nothing is stored yet
         steps = (request.unchanged,)
     space = task.space(steps, task.kept(content=not request.first), [p.changes for p in points])
     needs = _needs(task, space, space.now + due)
@@ -94,7 +95,7 @@ def early(task: PlanningTask) -> ExplainedPlan:
 
 
 def _needs(task: PlanningTask, space: Space, end: Time) -> Needs:
-    """`end`: the moment of the run with output."""
+    """The needs of the due run at the moment `end`."""
     request, memo, now = task.request, space.memo, space.now
     early = range(now, end)
     wanted = task.worth_keeping() if request.first else frozenset()
@@ -104,7 +105,7 @@ def _needs(task: PlanningTask, space: Space, end: Time) -> Needs:
     for candidate in space.candidates:
         standing = space.standing.get(candidate.name)
         if standing is None and not request.first:
-            continue  # it has no content that this run could go on from
+            continue  # this run cannot follow it
         if standing is None:
             if candidate.name in wanted:
                 states.append((candidate.name, base(memo, candidate, end)))
@@ -129,11 +130,11 @@ def _needs(task: PlanningTask, space: Space, end: Time) -> Needs:
 
 
 class _Choices:
-    """The choices for all runs until the `due`-th to come, which has output."""
+    """The choices for all runs up to the due run, the `due`-th of the upcoming points."""
 
     def __init__(self, task: PlanningTask, space: Space, needs: Needs, due: int) -> None:
         self.task, self.space, self.needs, self.due = task, space, needs, due
-        # What is computed again from the sources needs nothing done early; a full run with output is such a thing.
+        # Computing again from the sources gains nothing from early work; only a full due run may do it.
         whole = space.memo.change(space.root, DELTA, Span(0, space.now + due))
         anew = frozenset({whole} if task.request.policy == "AUTO" else ())
         self._allowed = Allowed(space.memo, answered_from_sources(space.memo, space.now), recompute=anew)
@@ -143,7 +144,7 @@ class _Choices:
         self._runs = [PlannedRun(space.now + i, price) for i, price in enumerate(prices)]
 
     def extractor(self, packs: Collection[str] | None = None, prefer: str | None = None) -> Extractor:
-        """`packs`: those it may use, all unless given."""
+        """The choices with these packs, all by default."""
         allowed = replace(self._allowed, packs=packs).allows
         space, savable = self.space, self.needs.savable.__contains__
         written = [(group, self.due) for group in self.needs.demands]
@@ -158,7 +159,7 @@ class _Choices:
         demands, space = self.needs.demands, self.space
         for pack in self.task.able(space):
             packs = {CORE, pack, RECOMPUTE} | ({DELTAS} if pack != RECOMPUTE else set())
-            wanted = demands if pack != RECOMPUTE else demands[-1:]  # it keeps nothing
+            wanted = demands if pack != RECOMPUTE else demands[-1:]  # it keeps no states
             best = share(self.extractor(packs, pack), wanted, self.due)
             chosen = [(p.group, p.choice.expression) for p in best.plan if p.choice.expression]
             methods = set(methods_of(space.memo, chosen))
@@ -169,7 +170,7 @@ class _Choices:
 
 
 def worth_saving(extractor: Extractor, demands: Sequence[int], possible: Collection[int]) -> Collection[int]:
-    """Which of the groups that the first run can save it does, in the cheapest plan of what the last one needs."""
+    """The groups that the first run saves in the cheapest plan of what the due run needs."""
     last = len(extractor.runs) - 1
     saved = {group for demand in demands for group, run in extractor.saved_by(demand, last) if run == 0}
     assert saved <= set(possible)

@@ -1,4 +1,4 @@
-"""What a planned run can tell of how it was found: kept as it is, written out only when somebody asks."""
+"""The record of how a plan was found: kept as it is, and formatted only on request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidemill.search.space.space import Space
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """An expression that the plan carries out, with its estimates when it was chosen; `own`: without its inputs."""
+    """An expression that the plan uses, with its estimates when it was chosen; `own`: cost without its inputs."""
 
     group: int
     expression: Expression
@@ -27,7 +27,7 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """The best plan of one pack, with what it needs of others; `costs`: CPU milliseconds at each point, not priced."""
+    """The best plan of one pack, with its needs of others; `costs`: CPU milliseconds at each point, not priced."""
 
     pack: str
     methods: tuple[str, ...]
@@ -36,8 +36,8 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class PlannedPoint:
-    """A point of the schedule as it was planned: its number, the price of a unit of its work, whether it has output;
-    of one to come, what is expected to happen to the sources until then."""
+    """A planned point of the schedule: its number, the price of a unit of its work, whether it has output, and, if it
+    is upcoming, the expected changes of the sources until then."""
 
     number: int
     price: float
@@ -47,7 +47,7 @@ class PlannedPoint:
 
 @dataclass(frozen=True, slots=True)
 class SearchStats:
-    """How long a plan was looked for, in wall seconds, and why no longer."""
+    """The duration of a search in wall seconds, and the reason why it ended."""
 
     seconds: float
     stopped: Stopped
@@ -55,21 +55,21 @@ class SearchStats:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How a plan was found.
+    """The way in which a plan was found.
 
     Attributes:
-        space: the space that was searched.
-        extractor: what was chosen in it, after all steps.
+        space: the searched space.
+        extractor: its choices, after all steps.
         model: name of the cost model.
-        used: what is carried out, in the order of the steps.
-        saves: the state that keeps a group's rows.
-        compacted: what is put together, by state.
-        orders: the field that a state's base is in the order of, by state.
-        rivals: plans the alternatives; not before they are asked for, as each takes as long as the plan itself.
-        points: those planned together, the run's own first.
-        schedule: what is done at all of them, if there are several.
+        used: the expressions carried out, in the order of the steps.
+        saves: by group the state that keeps its rows.
+        compacted: compactions, by state.
+        orders: the field that a state's base is ordered by, by state.
+        rivals: plans the alternatives; called only on request, as each takes as long as the plan itself.
+        points: the points planned together, the run's own first.
+        schedule: the plan for all of them, if there are several.
         costs: at each of them, in the model's unit.
-        search: until the plan was there.
+        search: duration and end of the search.
     """
 
     space: Space
@@ -88,11 +88,11 @@ class Explanation:
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainedPlan(RunPlan):
-    """A plan with all that was looked at to find it."""
+    """A plan with the record of how it was found."""
 
     explanation: Explanation
 
     @property
     def bare(self) -> RunPlan:
-        """What is needed to carry it out, without the memo."""
+        """The plan alone, without the memo, as execution needs it."""
         return RunPlan(**{f.name: getattr(self, f.name) for f in fields(RunPlan)})

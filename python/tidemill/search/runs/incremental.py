@@ -1,4 +1,4 @@
-"""Runs that compute the change of the view, and of the states that follow it."""
+"""Runs that compute the change of the view and of the states that follow it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tidemill.search.space.space import NONE_FOLLOWED, Followed, Kept, Space
 
 
 class IncrementalPlanner:
-    """The plan of a run that may be incremental.
+    """Plans a run that may be incremental.
 
     Attributes:
         anew: names of states that it makes anew.
-        lost: its reason, where states are lost.
+        lost: the reason if states are lost, else None.
         chosen: as in `RunPlan`.
     """
 
@@ -36,10 +36,10 @@ class IncrementalPlanner:
         self.chosen = task.request.chosen
 
     def plan(self) -> ExplainedPlan:
-        """The cheapest plan from the change, unless the policy allows a full one that is cheaper.
+        """The cheapest incremental plan, or a full one if the policy allows it and it is cheaper.
 
-        The difference of two full computations of the whole view is no incremental plan; where the cheapest plan comes
-        to that in other words, the cheapest without `recompute` stands for the incremental side.
+        The difference of two full computations of the whole view does not count as incremental. If the cheapest plan
+        amounts to that, the cheapest plan without `recompute` represents the incremental side.
         """
         space = self.task.space(self.request.steps, self.task.kept())
         if self.request.policy in {"INCREMENTAL", "STRICT"} and not self.request.lost:
@@ -61,12 +61,14 @@ class IncrementalPlanner:
         return self._cheaper(plan)
 
     def _all_anew(self) -> ExplainedPlan:
-        """A full plan that makes the states that there are: what one would cost, without choosing states for it."""
+        """A full plan that makes the existing states; it gives the cost of a full run without a choice of states."""
         return full(self.task, "COST", None if self.chosen is None else self.request.states | self.anew)
 
     def _cheaper(self, plan: ExplainedPlan) -> ExplainedPlan:
-        """The cheaper one of an incremental plan and a full one: by what runs like both took, where that is known of
-        both, else by their estimates."""
+        """The cheaper of the incremental and the full plan.
+
+        Measured costs of comparable runs decide if both have some, else the estimates.
+        """
         rival = self._all_anew()
         likely = {p.kind: self.request.past.likely(p.kind, p.estimated) for p in (plan, rival)}
         mine, other = likely[plan.kind], likely[rival.kind]
@@ -81,18 +83,18 @@ class IncrementalPlanner:
         return replace(plan, rejected=likely[rival.kind])
 
     def _beside_full(self, plan: ExplainedPlan) -> ExplainedPlan:
-        """A plan to which there is no choice; what a full run would take is said where such runs were measured."""
+        """A plan without alternative; if full runs were measured, it records the likely cost of one."""
         past = self.request.past
         if not any(run.kind == "FULL" for run in past.runs):
             return plan
         return replace(plan, rejected=past.likely("FULL", self._all_anew().estimated))
 
     def _look_for_states(self, space: Space) -> None:
-        """Notes which states are lost, and which are made anew.
+        """Finds the lost states, and those to make anew.
 
-        Lost are, beside those that cannot be read: those whose name is no candidate's, as the query's text or the way
-        to name states has changed; and those that an earlier run, which might not use a pack that this one may, gave
-        up or did not make. In their place the states worth keeping now are made.
+        Besides states that cannot be read, states without a candidate of their name are lost: the query's text or the
+        naming of states has changed. So are states that an earlier run gave up or did not make because it had fewer
+        packs than this one. The states now worth keeping are made in their place.
         """
         request = self.request
         self.anew, missing = request.lost, request.lost
@@ -106,8 +108,12 @@ class IncrementalPlanner:
         self.lost = f"STATE_LOST: {', '.join(sorted(missing))}" if missing else None
 
     def _check_rules(self, space: Space) -> None:
-        """An operator lacks a rule if none but `recompute` computes its change even where every state is kept: which
-        of them are is decided by cost. What a source has no longer is no operator's fault.
+        """Raises an error if nothing but `recompute` computes the change of an operator, even with every state kept.
+
+        Which states are kept is decided by cost, and a source without history is not the operator's fault.
+
+        Raises:
+            TidemillError: TIDEMILL_NOT_INCREMENTAL.
         """
         if self._computes(space):
             return
@@ -117,15 +123,15 @@ class IncrementalPlanner:
             raise TidemillError("TIDEMILL_NOT_INCREMENTAL", {"operator": operator, "reason": reason})
 
     def _computes(self, space: Space) -> bool:
-        """Whether rules other than `recompute` compute the view's change."""
+        """True if rules other than `recompute` compute the view's change."""
         return self.task.without_recompute(space).best(space.change) is not None
 
     def _as_if_kept(self) -> dict[int, SourceChange]:
-        """The sources, each with its old content."""
+        """The sources, each with a readable old snapshot."""
         return {number: replace(source, old_readable=True) for number, source in self.request.sources.items()}
 
     def _why_not(self, space: Space) -> str:
-        """The reason why nothing but recomputing computes the view's change."""
+        """The reason why only `recompute` computes the view's change."""
         gone = [n for n, source in self.request.sources.items() if source.changed and not source.old_readable]
         kept = Kept(dict.fromkeys(self.request.states, 0))
         if gone and self._computes(self.task.space([self._as_if_kept()], kept)):
@@ -138,16 +144,16 @@ class IncrementalPlanner:
     ) -> ExplainedPlan | None:
         """The plan of the view's change, and of the states that follow it; None if nothing computes it.
 
-        `make`: choices that prefer a pack, where a run writes some groups in any case; `seeds`: see `cheapest`.
+        `make`: choices that prefer a pack, with some groups written in any case; `seeds`: see `cheapest`.
         """
-        # Where states are made anew, each is written before the next is planned: that may be what makes it possible.
+        # States that are made anew are written before the next group is planned, which may depend on them.
         followed = NONE_FOLLOWED if self.anew else space.followed(self.request.states)
         extractor = make(None, followed)
         demands = [group for group in (*followed.written, space.change) if extractor.best(group) is not None]
         if not self.anew:
             best = extractor
             packs = [pack for pack in seeds if pack != RECOMPUTE]
-            # Preferred, `recompute` may do more than otherwise: no plan of the others is one of its.
+            # A plan that prefers `recompute` may use more than the others, so no other plan follows its choices.
             others = [
                 Start(lambda: make(RECOMPUTE, followed), name=f"{RECOMPUTE} preferred"),
                 Start(lambda: self.task.without_recompute(space, followed), name=f"without {RECOMPUTE}"),
@@ -169,8 +175,7 @@ class IncrementalPlanner:
         kept = [c for c in follow if run.advance(c)]
         run.delta(space.change)
         self.task.compact(run, kept)
-        # A state that cannot follow this change, or be made, is given up, and the next run that may use other packs
-        # makes it anew.
+        # A state that cannot follow this change, or be made, is given up. A later run with other packs makes it anew.
         chosen = self.chosen if all(made) and len(kept) == len(follow) else frozenset()
         return run.plan("INCREMENTAL", self.lost, lambda: self._alternatives(space), self.task.own_point, chosen=chosen)
 
@@ -184,18 +189,18 @@ class IncrementalPlanner:
         return Start(lambda: self._own(space, pack, followed), takes, f"{pack} alone")
 
     def _own(self, space: Space, pack: str, followed: Followed) -> Extractor:
-        """The choices of a pack with `delta` or `recompute` underneath, preferred to these."""
+        """The choices with a preferred pack, on top of `delta` or `recompute`."""
         return self.task.extractor(space, pack, packs=_alone_with(pack), followed=followed)
 
     def _share(self, run: Assembly, extractor: Extractor, groups: Iterable[int]) -> None:
-        """Writes what the plans of groups read several times, as far as something computes them."""
+        """Writes what the plans of these groups read several times, for all groups that something computes."""
         demands = [group for group in groups if extractor.best(group) is not None]
         if demands:
             share(extractor, demands, 0)
             run.once(demands)
 
     def _alternatives(self, space: Space) -> list[Alternative]:
-        """The best plan of each pack, with `delta` or `recompute` underneath; of `recompute`, all from the sources."""
+        """The best plan of each pack, on top of `delta` or `recompute`; that of `recompute` reads the sources only."""
 
         def best(pack: str) -> ExplainedPlan | None:
             if pack == RECOMPUTE:
@@ -215,6 +220,6 @@ def _alone_with(pack: str) -> frozenset[str]:
 
 
 def _from_the_past(plan: ExplainedPlan) -> bool:
-    """True if a plan's content comes from changes, states or the last answer, not from whole sources alone."""
+    """True if a plan's content comes from changes, states or the last result, not from whole sources alone."""
     past = {"changes", "state"} if RECOMPUTE in plan.methods else {"changes", "state", "result"}
     return bool(read_by(plan.steps) & past)

@@ -1,4 +1,4 @@
-"""Questions about a searched space: the view's keys, whether chosen rows are net, what stands in a plan's way."""
+"""Questions about a searched space: the view's keys, whether chosen rows are net, and what prevents a plan."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tidemill.tvr.form import DELTA
 
 
 def view_keys(query: Query, space: Space) -> tuple[str, ...] | None:
+    """Names of the columns of a smallest key of the view; None if no key is known."""
     names = dict(query.output)
     keys = [k for k in space.memo.tvrs[space.root].props.keys if k and k <= names.keys()]
     if not keys:
@@ -18,7 +19,7 @@ def view_keys(query: Query, space: Space) -> tuple[str, ...] | None:
 
 
 def is_net(space: Space, extractor: Chosen, group: int) -> bool:
-    """True if the chosen rows of a delta hold each row value once."""
+    """True if the chosen rows of a delta hold each distinct row once."""
     choice = extractor.best(group)
     if choice is None or choice.expression is None:
         return True

@@ -1,4 +1,4 @@
-"""One call of the planner: the spaces it looks at, the choices it allows, the time that its searches share."""
+"""One planning call: its spaces, the choices it allows, and the time that its searches share."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from tidemill.search.space.space import NONE_FOLLOWED, Followed, Kept, Space, Sp
 
 
 class PlanningTask:
-    """One call of `plan_run`: the request, and the model, the rules and the time that all its searches share.
+    """One call of `plan_run`: the request, with the model, the rules and the time that its searches share.
 
-    `readers`: of the events of all its spaces.
+    `readers`: receive the events of all its spaces.
     """
 
     def __init__(self, request: PlanRequest, readers: Sequence[Reader] = ()) -> None:
@@ -58,14 +58,14 @@ class PlanningTask:
         kept: Kept,
         ahead: Sequence[Mapping[int, SourceChange]] = (),
     ) -> Space:
-        """The space of runs after `steps`; `ahead`: what is expected to happen after that."""
+        """The space of the run after `steps`; `ahead`: the expected transitions after that."""
         request, now = self.request, len(steps)
         measured = request.measured if len(steps) == len(request.steps) else lambda _tree, _form: None
         asked = SpaceRequest(request.query, (*steps, *ahead), now, kept, request.meaning, measured)
         return explore_space(asked, self.rules, self.model, self.budget, self.readers)
 
     def kept(self, *, content: bool = True) -> Kept:
-        """What earlier runs left."""
+        """Everything that earlier runs left."""
         request = self.request
         return Kept(
             states={name: request.standing.get(name, 0) for name in request.states},
@@ -78,6 +78,7 @@ class PlanningTask:
 
     @property
     def own_point(self) -> tuple[PlannedPoint, ...]:
+        """The run's own point of the schedule, as the only planned one."""
         return (PlannedPoint(self.request.point, self.request.price, output=not self.request.ahead),)
 
     def extractor(
@@ -92,8 +93,8 @@ class PlanningTask:
     ) -> Extractor:
         """The choices for this run alone.
 
-        `past`, `packs`, `states`: as in `Allowed`; `followed`: what it writes in any case. The difference of two full
-        computations of the whole view is no way to compute its change, unless it is asked for.
+        `past`, `packs`, `states`: as in `Allowed`; `followed`: groups that it writes in any case. The difference of two
+        full computations of the whole view must be requested to count as a way to compute its change.
         """
         preferred = prefer or self.request.settings.prefer
         whole_allowed = preferred == RECOMPUTE and self.request.policy == "AUTO"
@@ -122,16 +123,16 @@ class PlanningTask:
         )
 
     def able(self, space: Space) -> tuple[str, ...]:
-        """The packs that found a way to compute or to write something; `recompute` always has one."""
+        """The packs that found a way to compute or write something; `recompute` always does."""
         there = {RECOMPUTE} | {e.pack for group in space.memo.live_groups() for e in group.expressions}
         there |= {way[1] for tvr in space.memo.tvrs for way in tvr.found if way is not None}
         return tuple(pack for pack in self.packs if pack in there)
 
     def seeds(self, space: Space) -> tuple[str, ...]:
-        """The packs whose own plans the search starts from, beside the best one of all.
+        """The packs whose own plans the search starts from, beside the overall best tree.
 
-        In the order in which they are worth the time: over TPC-DS those of other join orders were the cheapest most
-        often, those of deltas alone took longest, and that of `recompute` was seldom another one than the best.
+        The most useful come first: over TPC-DS, plans with other join orders were the cheapest most often, plans of
+        deltas alone took longest to search, and that of `recompute` seldom differed from the best one.
         """
         if self.request.settings.prefer is not None:
             return ()
@@ -146,8 +147,8 @@ class PlanningTask:
         run: int,
         others: Iterable[Start] = (),
     ) -> Shared:
-        """The cheapest plan of what is demanded, in the time that a search may take: from the best tree, from the plan
-        of each pack (`make` prefers it), and from `others`."""
+        """The cheapest plan for these groups within the time of a search: from the best tree, from the plan of each
+        pack (`make` prefers it), and from `others`."""
         limit = TimeLimit(self.request.settings.time_limit)
         extractor = make(None)
         starts = [Start(partial(make, pack), partial(extractor.prefers, pack), f"{pack} preferred") for pack in packs]
@@ -156,6 +157,8 @@ class PlanningTask:
         return best
 
     def assembly(self, space: Space, extractor: Extractor) -> Assembly:
+        """An assembly of the run's steps, without any step yet."""
+
         def search() -> SearchStats:
             stopped = Stopped.TIME_LIMIT if self._cut_off else space.explored.stopped
             return SearchStats(time.monotonic() - self._started, stopped)
@@ -163,7 +166,7 @@ class PlanningTask:
         return Assembly(self.request.query, self.model, space, extractor, search, self._orders, self._lying)
 
     def compact(self, run: Assembly, followed: Sequence[Candidate]) -> None:
-        """Puts together the pieces of states that a run follows, where that is due."""
+        """Compacts the states that a run follows, where that is due."""
         read, asked = states_read(run.steps), run.asked
         # Equal parts of a query share one state.
         for candidate in {c.name: c for c in followed}.values():
@@ -172,7 +175,7 @@ class PlanningTask:
                 run.compact(candidate, compaction)
 
     def worth_keeping(self) -> frozenset[str]:
-        """Names of the states to keep for changes like those to come; those that it makes are in the order worth it."""
+        """Names of the states to keep for likely changes; new bases are written in the orders worth having."""
         wanted = wanted_states(self)
         self._orders = {**wanted.orders, **self._lying}
         return wanted.names
@@ -183,7 +186,7 @@ def _bases(request: PlanRequest) -> list[tuple[str, Piece]]:
 
 
 def _kept_rows(request: PlanRequest) -> KeptRows:
-    """Rows of what earlier runs left, as far as they were counted."""
+    """Rows of what earlier runs left, where they were counted."""
     states = {name: StateRows(_rows(pieces), _rows(pieces[1:])) for name, pieces in request.pieces.items()}
     for name, count in request.before.items():
         pieces = request.pieces.get(name, ())

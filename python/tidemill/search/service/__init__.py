@@ -1,1 +1,1 @@
-"""Who answers a request for a plan: the planner, its cache, and worker processes."""
+"""The planning service: the planner, its cache, and worker processes."""

@@ -1,4 +1,4 @@
-"""What a search is asked and what it finds as JSON, for searches in processes of their own."""
+"""Requests and plans as JSON, for searches in worker processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidemill.wire.query_document import read_query
 
 _CONVERTER = make_converter()
 _MEASURED = {"measured": override(omit=True)}  # a function, known to experiments only
-# One text for one set.
+# Equal sets give equal text.
 _CONVERTER.register_unstructure_hook_func(lambda kind: getattr(kind, "__origin__", None) is frozenset, sorted)
 _CONVERTER.register_unstructure_hook(Query, lambda query: query.document)
 _CONVERTER.register_structure_hook(Query, lambda document, _: read_query(document))
@@ -23,20 +23,20 @@ _CONVERTER.register_structure_hook(PlanRequest, make_dict_structure_fn(PlanReque
 
 
 def request_to_json(request: PlanRequest) -> dict[str, Any]:
-    """A request, its query as the document that it was read from. `measured` is left out."""
+    """The JSON of a request, with its query as the document that it was read from; `measured` is left out."""
     return dict(_CONVERTER.unstructure(request))
 
 
 def request_from_json(data: dict[str, Any]) -> PlanRequest:
-    """The request that `request_to_json` was given."""
+    """The inverse of `request_to_json`, except for `measured`."""
     return _CONVERTER.structure(data, PlanRequest)
 
 
 def plan_to_json(plan: RunPlan) -> dict[str, Any]:
-    """A plan without how it was found."""
+    """The JSON of a plan, without the record of how it was found."""
     return dict(_CONVERTER.unstructure(plan, RunPlan))
 
 
 def plan_from_json(data: dict[str, Any]) -> RunPlan:
-    """The plan that `plan_to_json` was given."""
+    """The inverse of `plan_to_json`."""
     return _CONVERTER.structure(data, RunPlan)

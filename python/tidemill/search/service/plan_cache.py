@@ -1,9 +1,9 @@
-"""Plans that were made before, for runs like the one that is asked for.
+"""Reuses plans of earlier runs for similar runs.
 
-Two runs are alike if the planner would be told the same but for sizes: the query as analysed, what kind of thing
-happened to each source, which states there are and where they stand, the settings. Of such a run the plan is taken over
-if no size is off by more than a factor of two; so the plans of a view's runs are looked for again as it grows, and
-otherwise once. Positions and files are bound into a plan later, so they play no part.
+Two runs are similar if their requests differ only in sizes: they have the same analysed query, the same kind of change
+of each source, the same states at the same moments, and the same settings. A plan is reused if no size is off by more
+than a factor of two. So the plan of a view's runs is searched again when the view has grown, and otherwise once.
+Positions and files are bound into a plan later, so they do not matter.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from tidemill.search.contract.run_plan import RunPlan
 from tidemill.search.keep.compaction import may_compact
 
 OFF = 2.0
-"""Factor by which a size may have moved away from what was planned for."""
+"""Largest factor between a size and the one that was planned for."""
 FEW = 1000.0
-"""Rows, or bytes, that make no difference to a plan."""
+"""Rows, or bytes, whose difference does not matter for a plan."""
 SMALL = 100_000
-"""Rows of a state's segments up to which their number says nothing: they are broadcast."""
+"""Largest number of rows of a state's segments for which their number does not matter: they are broadcast."""
 PLANS = 256
-"""Plans that are remembered; beyond, the one that was not used for longest goes."""
+"""Largest number of remembered plans; beyond it, the least recently used one is dropped."""
 SIZES = ("rows", "bytes", "inserts", "deletes", "read")
-"""What of a `SourceChange` is a size."""
+"""The attributes of a `SourceChange` that are sizes."""
 
 RequestSizes: TypeAlias = dict[str, float]
 PlanSearch: TypeAlias = Callable[[PlanRequest], RunPlan]
@@ -40,18 +40,18 @@ PlanSearch: TypeAlias = Callable[[PlanRequest], RunPlan]
 
 @dataclass
 class PlanCache:
-    """Plans by what they were made for. Safe to use from several threads; two may look for the same plan at once."""
+    """Plans by the requests they were made for. Thread-safe; two threads may search for the same plan at once."""
 
     _known: OrderedDict[str, tuple[RequestSizes, RunPlan]] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
     def plan(self, request: PlanRequest, search: PlanSearch) -> RunPlan:
-        """The plan of a run: one that was made before for a run like it, or what `search` finds.
+        """The plan of a run: that of an earlier similar run, or what `search` finds.
 
         Raises: what `search` does.
         """
         if request.ahead or request.between or may_compact(request, {}):
-            return search(request)  # what such a run does is of this very moment
+            return search(request)  # the plan of such a run is about this very moment
         kind, sizes = _kind(request), dict(_sizes(request))
         with self._lock:
             known = self._known.get(kind)
@@ -70,7 +70,7 @@ class PlanCache:
 
 
 def _kind(request: PlanRequest) -> str:
-    """A name for all that the planner is told but the sizes."""
+    """A name for everything in a request but its sizes."""
     model = cost_model(request.settings.cost_model, request.settings.cost_constants)
     told = {f.name: getattr(request, f.name) for f in fields(request)}
     for name in ("query", "sources", "pieces", "rows", "held_rows", "past", "measured"):
@@ -87,7 +87,7 @@ def _kind(request: PlanRequest) -> str:
 
 
 def _text(value: Any) -> str:
-    """The same text for the same sets and mappings, in whatever order they were made."""
+    """Text that is the same for equal sets and mappings, whatever their order."""
     if isinstance(value, frozenset | set):
         return f"{{{', '.join(sorted(map(_text, value)))}}}"
     if isinstance(value, dict):
@@ -96,7 +96,7 @@ def _text(value: Any) -> str:
 
 
 def _without_sizes(query: Query) -> list[str]:
-    """The query as the rules see it: names of columns say nothing, statistics are sizes."""
+    """The query as the rules see it, without the names of columns and without statistics."""
     sources = (replace(s, rows=None, bytes=None, entry={}) for _, s in sorted(query.sources.items()))
     columns = (replace(c, name="") for _, c in sorted(query.columns.items()))
     expressions = (e for _, e in sorted(query.expressions.items()))
@@ -105,13 +105,13 @@ def _without_sizes(query: Query) -> list[str]:
 
 
 def _happened(change: SourceChange) -> tuple[object, ...]:
-    """What a change is beside its sizes: of those only which are known, and which are nothing."""
+    """A change without its sizes, except which of them are known and which are zero."""
     sizes = tuple((known is None, known == 0) for known in (getattr(change, name) for name in SIZES))
     return change.changed, change.old_readable, change.reason, change.direct, sizes
 
 
 def _sizes(request: PlanRequest) -> Iterator[tuple[str, float]]:
-    """All sizes that the planner is told, by a name."""
+    """All sizes in a request, by name."""
     for number, change in request.sources.items():
         for name in SIZES:
             if (size := getattr(change, name)) is not None:
@@ -130,7 +130,7 @@ def _sizes(request: PlanRequest) -> Iterator[tuple[str, float]]:
 
 
 def _near(planned: RequestSizes, now: RequestSizes) -> bool:
-    """No size is off by more than `OFF`, few rows apart.
+    """True if no size is off by more than a factor of `OFF`, apart from differences of few rows.
 
     >>> _near({"t": 5e6}, {"t": 9e6}), _near({"t": 5e6}, {"t": 2e6}), _near({"t": 1}, {"t": 900})
     (True, False, True)

@@ -1,7 +1,7 @@
-"""The plan of a run: full or incremental, its steps in order, the states it keeps, and why.
+"""Plans a run: full or incremental, its steps in order, the states it keeps, and the reasons.
 
-The pipeline, top to bottom: normal form; the space of what the run and the points to come may compute; the cheapest
-plan under the policy; against it the full plan; lowering, state by state and the result last.
+The pipeline, top to bottom: normal form; the space of plans for the run and the upcoming points; the cheapest plan
+under the policy; its comparison with the full plan; lowering, state by state and the result last.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidemill.search.space.space import normal_query
 
 
 def plan_run(request: PlanRequest, readers: Sequence[Reader] = ()) -> ExplainedPlan:
-    """Plan a run; `readers` are called with every event of the search.
+    """Plans a run; `readers` are called with every event of the search.
 
     Raises:
         TidemillError: TIDEMILL_NOT_INCREMENTAL under INCREMENTAL or STRICT, if an operator has no rule but `recompute`.

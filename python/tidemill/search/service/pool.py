@@ -1,4 +1,4 @@
-"""Long searches run in processes of their own, so that no other statement waits for the interpreter."""
+"""Runs long searches in worker processes, so that no other statement waits for the interpreter."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tidemill.search.service.messages import plan_from_json, request_to_json
 from tidemill.search.service.planner import plan_run
 
 LONG = 3
-"""Joins, outer ones twice, groupings and windows, times the points that are planned together: from so many on a search
-takes a tenth of a second at the mean, and seconds soon after."""
+"""Smallest size of a long search: the number of joins (outer ones count twice), groupings and windows, times the number
+of points planned together. From here on a search takes a tenth of a second on average, and soon seconds."""
 SECRETS = ("PYSPARK_GATEWAY_", "TIDEMILL_GATEWAY_")
-"""Variables of these names say how to reach the JVM; a search has no business there."""
+"""Prefixes of environment variables with access to the JVM, which a search does not need."""
 _LOG = logging.getLogger("tidemill")
 
 
 def is_long(request: PlanRequest) -> bool:
-    """Whether a search is likely to take long: by the size of the query and the number of points."""
+    """True if a search is likely to take long, by the size of the query and the number of points."""
     return _size(request.query.root) * (1 + len(request.ahead)) >= LONG
 
 
@@ -47,19 +47,20 @@ def _size(tree: Tree) -> int:
 
 
 class LostWorkerError(Exception):
-    """A process does not answer as it should, or not any more, or never did."""
+    """A worker process does not answer properly, or does not answer at all."""
 
 
 class SearchWorker:
     """A process that searches for one plan at a time.
 
-    Raises `LostWorkerError` if it cannot be started.
+    Raises:
+        LostWorkerError: if it cannot be started.
     """
 
     def __init__(self) -> None:
         command = [sys.executable, "-P", "-m", "tidemill.search.service.worker"]
         try:
-            # A session of its own: Ctrl-C at the terminal is for the statement, not for what it searches.
+            # In a session of its own, so that Ctrl-C at the terminal reaches the statement and not the worker.
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -77,7 +78,7 @@ class SearchWorker:
         return self._process.pid
 
     def search(self, request: PlanRequest) -> RunPlan | str:
-        """What it finds, or what went wrong. Raises `LostWorkerError`."""
+        """The plan that it finds, or an error message. Raises `LostWorkerError`."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -85,12 +86,12 @@ class SearchWorker:
             self._process.stdin.flush()
             answer = self._process.stdout.readline()
             found: dict[str, Any] = json.loads(answer)
-        except (OSError, ValueError) as e:  # no answer, or a part of one
+        except (OSError, ValueError) as e:  # no answer, or an incomplete one
             raise LostWorkerError(str(e)) from e
         return plan_from_json(found["plan"]) if "plan" in found else str(found["failed"])
 
     def end(self) -> None:
-        """Kills it, whatever it is doing."""
+        """Kills the process, whatever it is doing."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -100,7 +101,7 @@ class SearchWorker:
 
 
 def environment(variables: Mapping[str, str], path: list[str]) -> dict[str, str]:
-    """The environment of a searcher: it finds the modules that this process finds, and knows no way to the JVM.
+    """The environment of a worker process: it finds the same modules as this process, and has no access to the JVM.
 
     >>> environment({"HOME": "/h", "PYTHONPATH": "/a", "PYSPARK_GATEWAY_SECRET": "s"}, ["", "/a", "/b"])
     {'HOME': '/h', 'PYTHONPATH': '/a:/b'}
@@ -111,17 +112,16 @@ def environment(variables: Mapping[str, str], path: list[str]) -> dict[str, str]
 
 @dataclass
 class SearchPool:
-    """The processes, started when they are wanted, kept for the next search. Safe to use from several threads."""
+    """The worker processes, started on demand and kept for later searches. Thread-safe."""
 
     idle: list[SearchWorker] = field(default_factory=list)
     busy: int = 0
     _changed: Condition = field(default_factory=Condition)
 
     def plan(self, request: PlanRequest) -> RunPlan:
-        """The plan of a run: looked for here, or, if that may take long, in a process of its own while this one does
-        something else. What a process fails to find, for whatever reason, is looked for here.
+        """The plan of a run, searched in a worker process if that may take long, else here.
 
-        Raises: what `plan_run` does.
+        If a worker fails for any reason, the search is repeated here. Raises what `plan_run` does.
         """
         most = request.settings.processes
         if most == 0 or not is_long(request):
@@ -139,7 +139,7 @@ class SearchPool:
 
     @contextmanager
     def _one_of(self, most: int) -> Iterator[SearchWorker]:
-        """A process that does nothing else meanwhile, and that is kept afterwards unless something is wrong with it."""
+        """An idle worker process, which is kept afterwards unless it failed."""
         with self._changed:
             self._changed.wait_for(lambda: self.busy < most)
             self.busy += 1
@@ -154,12 +154,12 @@ class SearchPool:
                 self.busy -= 1
                 if usable and searcher is not None:
                     self.idle.append(searcher)
-                self._changed.notify_all()  # who waits may be content with different numbers
+                self._changed.notify_all()  # waiting threads may accept different numbers
             if searcher is not None and not usable:
                 searcher.end()
 
     def end(self) -> None:
-        """Ends those that do nothing."""
+        """Ends the idle worker processes."""
         with self._changed:
             idle, self.idle = self.idle, []
         for searcher in idle:

@@ -1,7 +1,7 @@
-"""A process that searches for plans: `python -m tidemill.search.service.worker`, started by `searchers`.
+"""The worker process that searches for plans: `python -m tidemill.search.service.worker`, started by `SearchWorker`.
 
-It reads requests and writes what it finds, each a line of JSON; it ends when its standard input does. What rules print
-goes to the standard error.
+It reads requests and writes answers, each a line of JSON, until its standard input ends. Output that rules print goes
+to the standard error.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tidemill.search.service.planner import plan_run
 
 
 def main() -> None:
-    """Serve until there is nobody who could ask."""
+    """Serves requests until the standard input ends."""
     with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as answers:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         serve(sys.stdin, answers)
 
 
 def serve(requests: IO[str], answers: IO[str]) -> None:
-    """Answers each line by the plan, or by what went wrong: who asked then searches by itself, and meets it too."""
+    """Answers each line by the plan or by an error message; then the caller searches by itself."""
     for line in requests:
         try:
             answer: dict[str, Any] = {"plan": plan_to_json(plan_run(request_from_json(json.loads(line))))}

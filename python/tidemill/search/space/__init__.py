@@ -1,1 +1,1 @@
-"""Every plan there is: the memo seeded with a query, explored by the rules, with what is kept."""
+"""The space of all plans: the memo seeded with a query and explored by the rules, with what earlier runs left."""

@@ -1,9 +1,10 @@
-"""Rows of some keys of what is computed: from the rows of these keys below it, or from what they are after a change.
+"""Cuts: the rows of some keys of a relation, computed from cut inputs, from cut states, or across a change.
 
-A rule asks for a relation's rows of the keys at hand. Three laws hold of these, whatever rule asked, and are tried for
-all that rules have built: a key that passes an operator can be asked for below it; rows of a state can be asked for in
-its pieces, so that only those are put together; and rows before a change are those after it without the change, so that
-one reading serves both (Tempura 5.3 has the last for whole snapshots), or the other way round where a state has them.
+A rule asks for a relation's rows of some keys. Three laws hold for such cuts, whatever rule asked, and are applied to
+everything that rules have built. A cut by a key that passes an operator can be made below it. A cut of a state can be
+made in its pieces, so that only these rows are merged. And cut rows before a change are those after it without the
+change, so that one read serves both (Tempura 5.3 has this for whole snapshots); or the other way round if a state has
+the rows before.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ RULE = "cut"
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """Rows of a relation at a moment whose keys are among those of a group; `pack`: of the rule that asked for them."""
+    """The rows of a relation at a moment whose keys are in the group `wanted`; `pack`: that of the rule that asked."""
 
     number: int
     time: Time
@@ -49,7 +50,7 @@ class _Cut:
 
 
 def push_cuts(memo: Memo) -> None:
-    """Adds to the groups of cut rows what they can be computed from as well."""
+    """Adds to the groups of cuts the other ways to compute them."""
     cuts: dict[_Cut, int] = {}
     kept: set[_Cut] = set()
     passing = cache(partial(_passing, memo))
@@ -70,7 +71,7 @@ def push_cuts(memo: Memo) -> None:
 
 
 def _cut_of(memo: Memo, e: Expression) -> _Cut | None:
-    """What an expression cuts, if that is the snapshot of a relation which gives the same answer each time."""
+    """The cut that an expression computes, if it cuts a snapshot of a reproducible relation; None otherwise."""
     if not isinstance(e.op, KeyFilter):
         return None
     rows, wanted = map(memo.find, e.inputs)
@@ -81,7 +82,7 @@ def _cut_of(memo: Memo, e: Expression) -> _Cut | None:
 
 
 def _put(memo: Memo, group: int, match: Match[QueryOp], below: tuple[int, ...], pack: str) -> None:
-    """The operator of a relation over other inputs than its own, for a group."""
+    """Adds a relation's operator over other inputs to a group."""
     built = match.evaluate(*(i.new for i in match.inputs))
     if isinstance(built.op, Final):
         below = (memo.part(built.op.partial, below, RULE, pack),)
@@ -89,7 +90,7 @@ def _put(memo: Memo, group: int, match: Match[QueryOp], below: tuple[int, ...], 
 
 
 def _put_of_a_state(memo: Memo, group: int, cut: _Cut, rows: int) -> bool:
-    """Where what is cut is told by the pieces of a state put together, the same of pieces that are cut, for a group."""
+    """Adds merged cut pieces to the group of a cut; False if its relation is not read from merged pieces of a state."""
     found = False
     for told, together in _over(memo, rows, Unsign, Final):
         for merged, pieces in _over(memo, together, Net, Merge):
@@ -98,21 +99,21 @@ def _put_of_a_state(memo: Memo, group: int, cut: _Cut, rows: int) -> bool:
             if not of_a_state or not read(cut.op.on, memo.query) <= _columns(memo, cut, merged):
                 continue
             some = memo.part(cut.op, (pieces, cut.wanted), RULE, cut.pack)
-            merged = replace(merged, state="")  # they are not all there is of it
+            merged = replace(merged, state="")  # cut pieces are not the whole state
             memo.put(group, told, (memo.part(merged, (some,), RULE, cut.pack),), RULE, cut.pack)
             found = True
     return found
 
 
 def _over(memo: Memo, group: int, *kinds: type[Op]) -> list[tuple[Op, int]]:
-    """The ways of these kinds to compute a group from a single other one."""
+    """The operators of these kinds with a single input that compute a group, each with this input."""
     return [
         (e.op, e.inputs[0]) for e in memo.group(group).expressions if isinstance(e.op, kinds) and len(e.inputs) == 1
     ]
 
 
 def _columns(memo: Memo, cut: _Cut, merged: Net | Merge) -> frozenset[int]:
-    """What a key may read in pieces of a state: of an aggregate's, what they are grouped by."""
+    """The columns that a key may read in pieces of a state; for an aggregate, its keys."""
     if isinstance(merged, Merge):
         return frozenset(c for c, _ in merged.partial.keys)
     return frozenset(memo.tvrs[cut.number].props.columns)
@@ -121,9 +122,9 @@ def _columns(memo: Memo, cut: _Cut, merged: Net | Merge) -> frozenset[int]:
 def _passing(
     memo: Memo, number: int, cut: KeyFilter
 ) -> list[tuple[QueryOp, tuple[int, ...], tuple[KeyRequest | None, ...]]]:
-    """The ways to compute a relation whose inputs can be asked for the key: operator, inputs, and what of each."""
+    """The ways to compute a relation whose inputs can be cut too: operator, inputs, and the request for each input."""
     if _of_a_source(memo, number):
-        return []  # Spark selects rows where it reads them, before it looks at keys
+        return []  # Spark filters rows where it reads them, before any keys
     found = []
     for op, inputs in memo.tvrs[number].expressions:
         columns = [frozenset(memo.tvrs[i].props.columns) for i in inputs]
@@ -134,7 +135,7 @@ def _passing(
 
 
 def _below(memo: Memo, cut: _Cut, inputs: tuple[int, ...], asked: tuple[KeyRequest | None, ...]) -> tuple[int, ...]:
-    """The inputs of a relation's operator, cut themselves where the key is asked for there."""
+    """The inputs of a relation's operator, cut where a request exists."""
     whole = [memo.form(i, at(SNAPSHOT, cut.time)) for i in inputs]
     return tuple(
         group if a is None else memo.part(KeyFilter(a.on, a.nulls), (group, cut.wanted), RULE, cut.pack)
@@ -143,7 +144,7 @@ def _below(memo: Memo, cut: _Cut, inputs: tuple[int, ...], asked: tuple[KeyReque
 
 
 def _of_a_source(memo: Memo, number: int) -> bool:
-    """True for rows selected of a source, if no other way to read them is known that serves others as well."""
+    """True for rows selected from a source, if there is no other way to read them that serves other readers too."""
     ways = memo.tvrs[number].expressions
     op, inputs = ways[0]
     if isinstance(op, Scan):
@@ -152,7 +153,7 @@ def _of_a_source(memo: Memo, number: int) -> bool:
 
 
 def _tell_by_changes(memo: Memo, cuts: dict[_Cut, int], kept: Container[_Cut]) -> None:
-    """Rows before a change, from those after it; rows after it, where those before are kept (as in `merge_delta`)."""
+    """Adds cuts before a change from those after it; the other way round if those before are kept (`merge_delta`)."""
     alike: dict[tuple[int, KeyFilter, int], list[tuple[_Cut, int]]] = defaultdict(list)
     for cut, group in cuts.items():
         alike[cut.number, cut.op, cut.wanted].append((cut, group))

@@ -1,13 +1,12 @@
-"""Orders of states: a physical property beside what is equal (Tempura 6.1).
+"""Orders of states: a physical property of equal expressions (Tempura 6.1).
 
-A run that asks a large state for a few keys need not read all of it: where each file of the base lies in the order of
-the key, Parquet's own index of pages tells which of them to read. `LookUp` is that way to have the rows of some keys.
-It needs the keys before it is planned by Spark, so it takes only those that the run has written by then; the search
-counts that as one more reader of theirs.
+A run that needs few keys of a large state need not read all of it: if each file of the base is sorted by the key,
+Parquet's page index tells which pages to read. `LookUp` reads the rows of some keys that way. It needs the keys before
+Spark plans the read, so it uses only keys that the run has already written; the search counts it as another reader of
+them.
 
-A base is written in the order of a column where that pays: at the filling, if runs like those to come ask for few of
-its keys (`keeping.worth_ordering`); later, if those that came have read all of it for the sake of few for long enough
-(`compaction.due`).
+A base is written in the order of a column where that pays: at the initial load, if likely runs ask for few of its keys
+(`keeping.worth_ordering`); later, if enough past runs have read all of it for few keys (`compaction.due`).
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from tidemill.search.contract.stored import KeyedRead
 
 RULE = "look_up"
 ORDERED = frozenset({"byte", "short", "integer", "long", "string"})
-"""Types of columns whose values Parquet compares as Spark does, and that are the same in JSON."""
+"""Types of columns whose values Parquet compares as Spark does, and whose values JSON represents exactly."""
 
 
 @dataclass(frozen=True, slots=True)
 class _KeyedReadSite:
-    """What an expression of a group asks a state for: rows that have the keys of the group `wanted`."""
+    """A read of a state by keys: its expression, and the group `wanted` that holds the keys."""
 
     group: int
     expression: Expression
@@ -42,13 +41,13 @@ class _KeyedReadSite:
     nulls: bool
 
     def columns(self, memo: Memo) -> Iterator[tuple[int, str]]:
-        """The columns of the state that are asked for as they are and can be in order, with their fields."""
+        """The key columns of the state that can be ordered, with their fields."""
         asked = {expr.id: memo.columns.type(key) for expr, key in self.on if isinstance(expr, Col)}
         yield from ((c, field) for c, field, kind in self.scan.columns if kind in ORDERED and asked.get(c) == kind)
 
 
 def orders(memo: Memo, facts: Facts) -> dict[str, str]:
-    """By name of a state the field by which its rows are asked for; of several, the one with the most values."""
+    """By a state's name the field by which its rows are read; of several the one with the most distinct values."""
     fields: dict[str, dict[str, float]] = defaultdict(dict)
     for group in memo.live_groups():
         for e in group.expressions:
@@ -61,9 +60,9 @@ def orders(memo: Memo, facts: Facts) -> dict[str, str]:
 def keyed_reads(
     memo: Memo, facts: Facts, used: Iterable[tuple[int, Expression]], rows: Callable[[int], float]
 ) -> dict[str, KeyedRead]:
-    """What a plan asks large states for by few keys, by their names.
+    """The reads of large states by few keys in a plan, by the states' names.
 
-    `used`: the expressions of the plan, with their groups; `rows`: of a group.
+    `used`: the expressions of the plan with their groups; `rows`: returns the rows of a group.
     """
     fields: dict[str, dict[str, float]] = defaultdict(dict)
     keys: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
@@ -80,9 +79,9 @@ def keyed_reads(
 
 
 def look_up(memo: Memo, facts: Facts, order: Mapping[str, str]) -> None:
-    """Adds look-ups in large states to what asks for some of their rows.
+    """Adds look-ups in large states to the groups that need rows of some keys.
 
-    `order`: by name of a state the field that its base is in the order of.
+    `order`: by a state's name the field that its base is ordered by.
     """
     places = [(group.number, e) for group in memo.live_groups() for e in group.expressions]
     for asking in [asking for number, e in places for asking in _asking(memo, number, e)]:
@@ -109,7 +108,7 @@ def _most(values: Mapping[str, float]) -> str:
 
 
 def _asking(memo: Memo, group: int, e: Expression) -> Iterator[_KeyedReadSite]:
-    """What an expression asks states for by keys, whether it looks them up or reads all."""
+    """The reads of states by keys in an expression, as a look-up or a full read."""
     match e.op:
         case LookUp(scan, on, nulls):
             yield _KeyedReadSite(group, e, scan, e.inputs[0], on, nulls)
@@ -128,5 +127,5 @@ def _asking(memo: Memo, group: int, e: Expression) -> Iterator[_KeyedReadSite]:
 
 
 def _scans(memo: Memo, group: int) -> Iterator[StateScan]:
-    """How all of a state, or what was there before, is read as a group."""
+    """The scans of a whole state, or of its part before the content, that compute a group."""
     yield from (e.op for e in memo.group(group).expressions if isinstance(e.op, StateScan) and e.op.part != "since")

@@ -1,4 +1,4 @@
-"""Puts a query into the memo: its relations, their snapshots computed from the sources, and what is kept of them."""
+"""Seeds the memo with a query: its relations, their snapshots from the sources, and the states that can be read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ RECOMPUTE = "recompute"
 """The pack that computes a change as the difference of two snapshots."""
 COMPOSE = "compose"
 READ_STATE, READ_RESULT = "read_state", "read_result"
-"""What stands as the rule where something kept is read: no method of its own."""
+"""Names in place of a rule for reads of states and of the content, which are no method."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class Candidate:
     """A state that could be kept.
 
     Attributes:
-        name: told from the query, the form and the captured settings.
+        name: a hash of the relation, the form and the captured settings.
         tvr, kind: the relation, and the kind of its form that is kept.
-        scan: how it is read.
-        partial: of parts of an aggregate, the operator that makes them; None for rows.
-        group, parts: of parts of an aggregate, what `parts_identity` says.
+        scan: reads the state.
+        partial: of an attribute form, the operator that makes it; None for rows.
+        group, parts: of an attribute form, the result of `parts_identity`.
     """
 
     name: str
@@ -70,15 +70,15 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Seeding:
-    """Puts relations into the memo with the snapshots that can be computed from the sources' snapshots.
+    """Puts relations into the memo, with the snapshots that can be computed from snapshots of the sources.
 
-    Those of now and later always can. Earlier ones only if every source below can still be read there, and only where
-    computing it again gives what was there (`Props.reproducible`).
+    Snapshots at the present and later moments always can. Earlier ones can only if every source below is still readable
+    there, and the relation is reproducible (`Props.reproducible`).
 
     Attributes:
-        memo: to put them into.
+        memo: the memo to seed.
         now: the moment of the run that is planned.
-        readable: whether a source can still be read at a moment that is past.
+        readable: returns True if a source can still be read at a past moment.
     """
 
     memo: Memo
@@ -86,14 +86,14 @@ class Seeding:
     readable: Callable[[int, Time], bool]
 
     def query(self, tree: Tree) -> int:
-        """A query with all below it; the relation of the whole."""
+        """Adds a query with all relations below it; returns the view's relation."""
         inputs = tuple(map(self.query, tree.inputs))
         number = self.memo.relation(tree.op, inputs)
         self.snapshots(number)
         return number
 
     def snapshots(self, number: int, way: int = 0) -> None:
-        """The snapshots of a relation in one of the ways to write it, from those of its inputs."""
+        """Adds the snapshots of a relation by one of its ways, from snapshots of its inputs."""
         memo = self.memo
         op, inputs = memo.tvrs[number].expressions[way]
         rule, pack = memo.tvrs[number].found[way] or (SEED, CORE)
@@ -111,16 +111,16 @@ class Seeding:
 
 
 def left_deep(times: Sequence[Time]) -> Iterator[tuple[Time, Time, Time]]:
-    """Start, middle and end of each change that is put together: its last step with all before it."""
+    """Start, middle and end of each composed change: the last transition after all earlier ones."""
     for i, start in enumerate(times):
         for middle, end in pairwise(times[i + 1 :]):
             yield start, middle, end
 
 
 def compose(memo: Memo, order: Callable[[Sequence[Time]], Iterable[tuple[Time, Time, Time]]] = left_deep) -> None:
-    """A change over several steps is the changes over its parts, put together in this order (Tempura 5.4).
+    """Adds the composition of changes: a change over several transitions from changes over its parts (Tempura 5.4).
 
-    Not of what is free in its answers: both parts must be about the same answer in the middle.
+    It does not hold for relations that are not reproducible: both parts must agree on the snapshot in the middle.
     """
     for tvr in tuple(memo.tvrs):
         if not tvr.props.reproducible:
@@ -141,9 +141,9 @@ def compose(memo: Memo, order: Callable[[Sequence[Time]], Iterable[tuple[Time, T
 def candidates(memo: Memo, root: int, settings: str) -> list[Candidate]:
     """The states that are worth considering.
 
-    Parts of additive aggregates; snapshots of relations that cannot be computed again (their old rows must come from
-    where they were kept); inputs of limits and of operators without rules that are more than filtered scans; the rows
-    that a join selects of a source; what rules ask for (`KEPT`).
+    They are attribute forms of additive aggregates; snapshots of relations that are not reproducible (their old rows
+    must be read from where they were kept); inputs of limits and of operators without rules, if they are more than
+    filtered scans; the rows that a join selects from a source; and relations that rules propose (`KEPT`).
     """
     found: list[Candidate] = []
     wanted: set[int] = set()
@@ -171,21 +171,22 @@ def candidates(memo: Memo, root: int, settings: str) -> list[Candidate]:
         name = state_name(memo.query, trees[number], SNAPSHOT.name, settings)
         scan = _rows_scan(memo, name, number, trees[number])
         found.append(Candidate(name, number, SNAPSHOT, scan, None))
-    # Rules derive from above; a step for a state that another is computed from comes before that of the other.
+    # Rules derive relations from above, so the state that another one is computed from must be written first.
     return sorted(found, key=lambda c: -c.tvr if c.tvr > root else 0)
 
 
 def _within_a_loop(tree: Tree) -> bool:
-    """True for a part of a recursive query that reads what the round before gave: it means nothing outside."""
+    """True for a part of a recursive query that reads the previous iteration; it has no meaning outside."""
     if isinstance(tree.op, Opaque) and tree.op.name == "UnionLoop":
         return False
     return (isinstance(tree.op, Opaque) and not tree.inputs) or any(map(_within_a_loop, tree.inputs))
 
 
 def owed_to(memo: Memo, group: int, e: Expression) -> str:
-    """The pack that a choice counts for: the one of the rule, unless it is a part of a rule's result.
+    """The pack that a choice counts for: that of the rule, unless the group is an inner part of a rule's result.
 
-    A part belongs to whoever reads it: rules of several packs may share it, and its expression names but the first.
+    An inner part counts for its readers: rules of several packs may share it, while its expression names only the
+    first.
     """
     return e.pack if memo.group(group).about is not None else CORE
 
@@ -196,10 +197,10 @@ def methods_of(memo: Memo, chosen: Iterable[tuple[int, Expression]]) -> list[str
 
 
 def answered_from_sources(memo: Memo, now: Time) -> frozenset[tuple[int, type]]:
-    """What an incremental run must not do below a limit: compute the input anew from the sources.
+    """The expressions below a limit that compute its input from the sources, barred from incremental runs.
 
-    A limit is an answer over an input that is kept. Given as (group, operator that computes it from the sources), for
-    the moments from `now` on.
+    A limit is an answer over a kept input. The result holds pairs (group, operator that computes it from the sources),
+    for the moments from `now` on.
     """
     found: set[tuple[int, type]] = set()
     times = [t for t in memo.timeline.moments if t >= now]
@@ -232,7 +233,7 @@ def _may_be_kept(memo: Memo, tvr: int) -> bool:
 
 
 def _selected(memo: Memo, tvr: int) -> bool:
-    """Some of a source's rows: a state of them is smaller than the source."""
+    """True for a selection of a source's rows, so that a state of them is smaller than the source."""
     op, inputs = memo.tvrs[tvr].expressions[0]
     if isinstance(op, Filter):
         return not _may_be_kept(memo, inputs[0])
@@ -245,16 +246,16 @@ def _parts_scan(memo: Memo, name: str, partial: Partial) -> StateScan:
 
 
 def _rows_scan(memo: Memo, name: str, tvr: int, tree: Tree) -> StateScan:
-    """The fields of a state of rows: in an order that is the same for each relation of that name."""
+    """The scan of a state of rows; the order of its fields is the same for each relation of that name."""
     names = column_names(memo.query, tree)
     ids = sorted(memo.tvrs[tvr].props.columns, key=lambda c: names.get(c, ""))
     return StateScan(name, SNAPSHOT.name, tuple((c, f"c{i}", memo.columns.type(c)) for i, c in enumerate(ids)))
 
 
 def keep(memo: Memo, candidate: Candidate, moment: Time, *, parted: bool) -> None:
-    """Let a candidate be read from its state, which stands at a moment.
+    """Adds the reads of a candidate's state, which stands at a moment.
 
-    `parted`: if that is later than moment 0, what was there then and what came since can be told apart.
+    `parted`: if that moment is later than 0, the rows before and since the content can be read separately.
     """
     columns = memo.tvrs[candidate.tvr].props.columns
 
@@ -275,7 +276,7 @@ def keep(memo: Memo, candidate: Candidate, moment: Time, *, parted: bool) -> Non
 
 
 def keep_held(memo: Memo, root: int, until: Time) -> None:
-    """The view's change since its content, held back until a moment, can be read."""
+    """Adds the read of the held change, which reaches up to a moment."""
     if memo.changed(root, Span(0, until)):
         output = dict(memo.query.output)
         scan = HeldScan(tuple((c, output[c], memo.columns.type(c)) for c in memo.tvrs[root].props.columns))
@@ -283,7 +284,7 @@ def keep_held(memo: Memo, root: int, until: Time) -> None:
 
 
 def read_from(candidate: Candidate, stored: Iterable[StateSpec]) -> StateScan | None:
-    """A scan of another state that has all that a candidate would keep, the smallest such one; None if none has."""
+    """A scan of the smallest other state that has all columns that a candidate would keep; None if there is none."""
     found: list[StateScan] = []
     for spec in stored if candidate.group else ():
         if spec.group != candidate.group:
@@ -298,7 +299,7 @@ def read_from(candidate: Candidate, stored: Iterable[StateSpec]) -> StateScan | 
 
 
 def keep_result(memo: Memo, root: int) -> None:
-    """The view's own content is its old snapshot, and that of what it only renames."""
+    """Adds the read of the view's content as its old snapshot, and as that of relations that it only renames."""
     output = dict(memo.query.output)
     number, fields = root, [(c, output[c]) for c in memo.tvrs[root].props.columns if c in output]
     while True:
@@ -317,10 +318,10 @@ def keep_result(memo: Memo, root: int) -> None:
 
 
 def advance(memo: Memo, candidate: Candidate, span: Span) -> int:
-    """The group whose rows are a state's segment over an interval."""
+    """The group of a state's segment over an interval."""
     return memo.change(candidate.tvr, ATTRIBUTE_DELTA if candidate.partial is not None else DELTA, span)
 
 
 def base(memo: Memo, candidate: Candidate, moment: Time) -> int:
-    """The group whose rows are a state's base when it is made anew."""
+    """The group of a state's base when it is made anew."""
     return memo.form(candidate.tvr, at(candidate.kind, moment))

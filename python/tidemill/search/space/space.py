@@ -1,4 +1,4 @@
-"""The space of plans of one run: the memo, seeded and explored, with what is kept and what things are worth."""
+"""The space of plans of one run: the seeded and explored memo, with what earlier runs left and with estimates."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ from tidemill.tvr.timeline import Timeline, Transition
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What a run writes of states.
+    """The groups that a run writes to states.
 
     Attributes:
-        written: the groups that are written, with the name of the state of each.
-        copies: the groups of further parts of the query that have the same state, each with the one that is written.
+        written: the written groups, each with the name of its state.
+        copies: the groups of other parts of the query with the same state, each with the one that is written.
     """
 
     written: Mapping[int, str] = field(default_factory=dict)
@@ -56,7 +56,7 @@ NONE_FOLLOWED = Followed()
 
 
 def written_once(groups: Iterable[tuple[str, int]]) -> Followed:
-    """Of states and groups that hold what is to be written of them, the first of each state; the others are copies."""
+    """From (state, group to write) pairs, the first group of each state as written; its other groups are copies."""
     first: dict[str, int] = {}
     copies = {group: first[name] for name, group in groups if first.setdefault(name, group) != group}
     return Followed({group: name for name, group in first.items()}, copies)
@@ -64,18 +64,18 @@ def written_once(groups: Iterable[tuple[str, int]]) -> Followed:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """An explored memo and what extraction needs beside it.
+    """An explored memo, and the further input of extraction.
 
     Attributes:
         memo: explored.
         root: the view's relation.
         candidates: the states that could be kept.
-        facts: what costs are estimated from.
+        facts: the facts that costs are estimated from.
         base_rows: rows of each relation before filters.
-        explored: what exploration did, and why it stopped.
+        explored: the outcome of exploration, and why it stopped.
         now: the moment of the run that is planned.
-        standing: the moment at which each state stands that can be read.
-        ways: what was estimated of costs, the model being that of the planning call.
+        standing: the moment of each state that can be read.
+        ways: cost estimates so far, by the model of the planning call.
     """
 
     memo: Memo
@@ -90,7 +90,7 @@ class Space:
 
     @property
     def since(self) -> Span:
-        """From the content's moment to now."""
+        """The interval from the content's moment to now."""
         return Span(0, self.now)
 
     @property
@@ -99,11 +99,11 @@ class Space:
         return self.memo.change(self.root, DELTA, self.since)
 
     def named(self, name: str) -> tuple[Candidate, ...]:
-        """The parts of the query that one state keeps: several where they are equal."""
+        """The parts of the query that one state keeps; several if they are equal."""
         return tuple(c for c in self.candidates if c.name == name)
 
     def followed(self, names: Collection[str]) -> Followed:
-        """The changes of states from where they stand to now."""
+        """The changes of these states from their moments to now."""
         spans = {name: Span(self.standing.get(name, 0), self.now) for name in names}
         wanted = (c for c in self.candidates if c.name in spans)
         return written_once(
@@ -112,12 +112,12 @@ class Space:
 
     @property
     def changed(self) -> bool:
-        """Whether a source of the view has changed since its content."""
+        """True if a source of the view has changed since its content."""
         return self.memo.changed(self.root, self.since)
 
 
 def transition_of(sources: Mapping[int, SourceChange]) -> Transition:
-    """A step of the timeline from what happens to the sources in it."""
+    """The transition of the timeline with these changes of the sources."""
     changed = frozenset(n for n, s in sources.items() if s.changed)
     telling = frozenset(n for n in changed if sources[n].reason is None)
     mixed = frozenset(n for n in telling if sources[n].inserts != 0 and sources[n].deletes != 0)
@@ -127,14 +127,14 @@ def transition_of(sources: Mapping[int, SourceChange]) -> Transition:
 
 
 def _is_small(source: SourceChange) -> bool:
-    """Whether it costs less to carry along updates of columns that nobody reads than to net the change."""
+    """True if to carry along updates of columns that nobody reads is cheaper than to net the change."""
     return source.deletes is not None and source.deletes <= max(
         SMALL_DELETES, SMALL_DELETES_SHARE * (source.rows or 0.0)
     )
 
 
 def normal_query(query: Query) -> Query:
-    """The query with its tree in the planner's normal form, giving out exactly its output, each column once."""
+    """The query with its tree in the planner's normal form, which shows exactly the output, each column once."""
     root = normalise(query.root)
     ids = [c for c, _ in query.output]
     if tuple(ids) == columns_of(root) and len(set(ids)) == len(ids):
@@ -155,17 +155,17 @@ def normal_query(query: Query) -> Query:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What earlier runs left, and at which moments it stands; the content stands at moment 0.
+    """The states, content and held change that earlier runs left, with their moments; the content stands at moment 0.
 
     Attributes:
-        states: moments of the states that can be read; None lets every candidate be read at moment 0, as after a
-            filling that kept them all.
-        content: whether the view's content can be read.
-        held: until when the view's change is held back; 0: it is not.
-        rows: of what was written.
-        stored: states of another query of the view, to be read where they have what a candidate needs.
-        orders: by name of a state the field that its base is in the order of; None: each is in the order of one by
-            which its rows are asked for.
+        states: moments of the states that can be read; None lets every candidate be read at moment 0, as after an
+            initial load that kept them all.
+        content: True if the view's content can be read.
+        held: the moment up to which the held change reaches; 0 if there is none.
+        rows: rows of what was written.
+        stored: states of another query of the view, to be read where they have all that a candidate needs.
+        orders: by a state's name the field that its base is ordered by; None: each base is ordered by a field by which
+            its rows are read.
     """
 
     states: Mapping[str, Time] | None
@@ -178,15 +178,15 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class SpaceRequest:
-    """What a space is explored for: runs from a moment on.
+    """The situation that a space is explored for.
 
     Attributes:
         query: in normal form (`normal_query`).
-        steps: what happens to the sources, step by step, from the moment of the content to the last one planned.
+        steps: changes of the sources, one mapping per transition, from the content's moment to the last one planned.
         now: the moment of the run that is carried out.
         kept: what earlier runs left.
         meaning: the captured settings as one text, part of the names of states.
-        measured: rows that are known and need no estimate.
+        measured: known rows, which need no estimate.
     """
 
     query: Query
@@ -200,9 +200,9 @@ class SpaceRequest:
 def explore_space(
     request: SpaceRequest, rules: Sequence[Rule], model: CostModel, budget: Budget, readers: Sequence[Reader] = ()
 ) -> Space:
-    """Explore the plans that a request is about.
+    """Explores the plans for a request.
 
-    `rules`: those that are switched on; `readers`: of the memo's events.
+    `rules`: the enabled rules; `readers`: receive the memo's events.
     """
     query, steps, now, kept = request.query, request.steps, request.now, request.kept
     memo = Memo(query, Timeline(tuple(map(transition_of, steps))), readers)
@@ -216,7 +216,7 @@ def explore_space(
     root = seeding.query(query.root)
 
     def unknown() -> bool:
-        """A state that is kept is not lost because nobody had the time to look for it."""
+        """True while a readable state has no candidate; it must not get lost for want of time."""
         names = {c.name for c in candidates(memo, root, request.meaning)}
         return kept.states is not None and not kept.states.keys() <= names
 
@@ -247,7 +247,7 @@ def explore_space(
 
 
 def _in_words(query: Query, steps: Sequence[Mapping[int, SourceChange]], now: Time, kept: Kept) -> str:
-    """What a space is for, as text for people."""
+    """The purpose of a space, as text for people."""
 
     def changing(step: Mapping[int, SourceChange]) -> str:
         return ", ".join(sorted({query.sources[n].name for n, s in step.items() if s.changed})) or "nothing"
@@ -260,14 +260,14 @@ def _in_words(query: Query, steps: Sequence[Mapping[int, SourceChange]], now: Ti
 
 
 def _known(memo: Memo, measured: KnownRows) -> dict[int, RowCount]:
-    """Rows of the groups of which they are known."""
+    """The known rows of groups."""
     forms = ((memo.tree(t.number), form, group) for t in memo.tvrs for form, group in t.forms.items())
     rows = ((memo.find(group), measured(tree, form)) for tree, form, group in forms)
     return {group: RowCount(known) for group, known in rows if known is not None}
 
 
 def _of_groups(memo: Memo, tvr: int, partial: Partial) -> bool:
-    """Whether parts of an aggregate have a row for each of its groups, and not several."""
+    """True if parts of an aggregate have one row for each of its groups, not several."""
     op = memo.tvrs[tvr].expressions[0][0]
     return isinstance(op, Aggregate) and len(op.keys) == len(partial.keys)
 

@@ -1,4 +1,4 @@
-"""Ways to have a group: its expressions, with what was estimated of them so far."""
+"""Ways to compute a group: its expressions, with their estimates so far."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import LookUp, Merge, Net, Sum, Unsign
 
 Estimated: TypeAlias = dict[tuple[tuple[RowCount, RowCount], ...], tuple[RowCount, CpuMs]]
-"""Of an expression: rows out and its own cost, by the rows of each input and those of them from the base of a state."""
+"""Output rows and own cost of an expression, by the rows of each input and those of them from the base of a state."""
 
 
 @dataclass(slots=True)
@@ -18,13 +18,13 @@ class Way:
     """An expression of a group.
 
     Attributes:
-        group, expression, inputs: of the memo, the numbers of groups being those after merges.
+        group, expression, inputs: as in the memo, with the numbers of groups after merges.
         distinct: its different inputs.
         unpreferred: a preferred pack has another way to compute the group.
-        estimated: rows and own cost, with each number of rows read so far.
-        from_base: its rows come from the base of a state as they are (see `Read`).
-        passes_base: they do where an input's do.
-        looks_up: it takes only little, and only what the run has written.
+        estimated: output rows and own cost, by the input rows.
+        from_base: its rows come unchanged from the base of a state (see `Read`).
+        passes_base: they do if those of an input do.
+        looks_up: its inputs must be small and written by the run before.
     """
 
     group: int
@@ -39,13 +39,13 @@ class Way:
 
 
 class Ways:
-    """All ways of a memo that were looked at, for whoever chooses among them with the same model and facts."""
+    """All ways of a memo so far, shared by all extractors with the same model and facts."""
 
     def __init__(self) -> None:
-        self._ways: dict[tuple[int, int, bool], Way] = {}  # they hold their expressions, so no identity comes again
+        self._ways: dict[tuple[int, int, bool], Way] = {}  # it holds the expressions, so that no identity is reused
 
     def way(self, memo: Memo, group: int, e: Expression, *, unpreferred: bool) -> Way:
-        """The way by an expression of a group; `unpreferred`: a preferred pack computes the group as well."""
+        """The way of an expression of a group; `unpreferred`: a preferred pack computes the group too."""
         key = (group, id(e), unpreferred)
         if key not in self._ways:
             twin = self._ways.get((group, id(e), not unpreferred))
