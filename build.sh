@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one entry: ./build.sh setup | demo | test | check | docs | bench NAME | soak --hours N | jar
+# The one entry: ./build.sh setup | demo | unit | test | check | docs | bench NAME | soak --hours N | jar
 # Every command does the set-up it needs; needs Python 3.11 or later, Java 17, and PyPI and Maven in reach.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -36,7 +36,12 @@ setup() { environment; jar; }
 
 demo() { setup; python -m examples.demo "$@"; }
 
-test() { setup; python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow" "$@"; }
+# Two processes, each with a session of its own; those tests first that take longest.
+suite() { python -m pytest -n 2 --dist loadfile --no-loadscope-reorder "$@"; }
+
+unit() { environment; suite -m "not jvm and not slow" "$@"; }
+
+test() { setup; suite -m "not slow" "$@"; }
 
 check() {
   environment
@@ -55,7 +60,7 @@ bench() { setup; python -m benchmarks "$@"; }
 soak() { setup; python -m tests.soak "$@"; }
 
 case "${1:-}" in
-  setup | demo | test | check | docs | bench | soak) "$@" ;;
+  setup | demo | unit | test | check | docs | bench | soak) "$@" ;;
   jar) environment; shift; jar "$@" ;;
   *) sed -n '2,3s/^# //p' "$0" >&2; exit 2 ;;
 esac
