@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one entry: ./build.sh setup | demo | unit | test | check | docs | bench NAME | soak --hours N | jar
+# The one entry: ./build.sh setup | demo | unit | test | check | fmt | docs | wheel | bench NAME | soak --hours N | jar
 # Every command does the set-up it needs; needs Python 3.11 or later, Java 17, and PyPI and Maven in reach.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -47,6 +47,7 @@ check() {
   environment
   ruff format --check .
   ruff check .
+  python jvm-bridge/format.py --check
   mypy
   docs
 }
@@ -55,12 +56,22 @@ check() {
 # as they are printed. The variable silences an announcement of the theme's authors.
 docs() { environment; NO_MKDOCS_2_WARNING=1 mkdocs build --strict; }
 
+fmt() {
+  environment
+  ruff format .
+  ruff check --fix .
+  python jvm-bridge/format.py
+}
+
+# The distribution with its jar, in dist/.
+wheel() { setup; python -m pip wheel --quiet --no-deps --wheel-dir dist .; }
+
 bench() { setup; python -m benchmarks "$@"; }
 
 soak() { setup; python -m tests.soak "$@"; }
 
 case "${1:-}" in
-  setup | demo | unit | test | check | docs | bench | soak) "$@" ;;
+  setup | demo | unit | test | check | fmt | docs | wheel | bench | soak) "$@" ;;
   jar) environment; shift; jar "$@" ;;
   *) sed -n '2,3s/^# //p' "$0" >&2; exit 2 ;;
 esac

@@ -256,7 +256,7 @@ class TestPlanning:
         started = time.perf_counter()
         plan = benchmark.pedantic(plan_run, args=(request,), rounds=1)
         seconds = time.perf_counter() - started
-        found = plan.explanation.found
+        found = plan.explanation.space
         benchmark.extra_info.update(
             part="planning",
             seconds=seconds,

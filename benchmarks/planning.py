@@ -13,6 +13,7 @@ from unittest import mock
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tidemill.cost.guesses import SOURCE_ROWS
 from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
 from tidemill.plan.query import Query
@@ -31,7 +32,6 @@ PRICE = 0.3
 """Of work at every point but the last."""
 NO_LIMIT = 600.0
 """Seconds of a search that is let run to its end."""
-ASSUMED_ROWS = 1e6
 DIFFERENCE = "difference"
 """The rule that takes the difference of two snapshots."""
 
@@ -55,7 +55,7 @@ def as_planned(spark: SparkSession, text: str) -> Query:
 
 def over(query: Query, points: int, settings: PlannerSettings) -> PlanRequest:
     """A filled view at the first of so many points, of which the last has output."""
-    there = {n: _change(s.rows or ASSUMED_ROWS, static=s.kind == "static") for n, s in query.sources.items()}
+    there = {n: _change(s.rows or SOURCE_ROWS, static=s.kind == "static") for n, s in query.sources.items()}
     ahead = [Point(PRICE if i < points else 1.0, i == points, there, i) for i in range(2, points + 1)]
     request = PlanRequest(query, "AUTO", there, frozenset(), first=False, full_reason=None, settings=settings)
     return replace(request, price=PRICE if ahead else 1.0, ahead=planned_with(ahead) if ahead else ())

@@ -11,8 +11,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import exp, inf, prod
+from typing import assert_never
 
 from tidemill.cost.costing import BROADCAST_ROWS, PAGE_ROWS, Constant, CpuMs, Facts, Read, Rows, Work
+from tidemill.cost.guesses import (
+    CHANGED_SHARE,
+    CONDITION_SHARE,
+    EQUALITY_SHARE,
+    FILE_ROW_BYTES,
+    LEAST_ANTI_SHARE,
+    LEAST_KEY_SHARE,
+    LIMIT_ROWS,
+    ROWS_PER_KEY,
+    SEMI_SHARE,
+    SOURCE_ROWS,
+)
 from tidemill.plan.expr import Expr, Handle
 from tidemill.plan.ops import (
     Aggregate,
@@ -21,6 +34,7 @@ from tidemill.plan.ops import (
     Combine,
     Empty,
     Filter,
+    Final,
     FinalChange,
     Gather,
     HeldScan,
@@ -32,40 +46,26 @@ from tidemill.plan.ops import (
     LookUp,
     Merge,
     Named,
+    Negate,
     Net,
     Op,
+    Opaque,
+    Pad,
     Partial,
+    Project,
     ResultScan,
+    RowWise,
     Scan,
+    Sort,
     StateScan,
     Sum,
     Union,
+    Unsign,
     Window,
 )
 from tidemill.plan.query import Query
 from tidemill.tvr.form import FormKind, Time
 
-# Guesses, where nothing was measured and no statistics are there. They are about data, not about the machine.
-UNKNOWN_ROWS = 1e6
-"""Rows of a source without statistics."""
-BYTES_PER_ROW = 50
-"""Of a columnar file: rows of a source of which only the size is known."""
-UNKNOWN_CHANGE = 0.01
-"""Share of a source that is assumed to change per run."""
-EQUALITY_SELECTIVITY = 0.05
-"""Share of rows that a comparison of a column with a literal for equality leaves."""
-OTHER_SELECTIVITY = 0.4
-"""The same of any other condition."""
-SEMI_SELECTIVITY = 0.5
-"""Share of rows that a semi or anti join leaves where its other side is not given."""
-LEAST_SEMI_SELECTIVITY = 0.1
-"""Share that an anti join leaves at the least."""
-ROWS_PER_KEY = 4
-"""Rows that a filter by keys finds for each key."""
-LEAST_KEY_SHARE = 0.0005
-"""Share of rows that it leaves at the least."""
-UNKNOWN_LIMIT = 100.0
-"""Rows of a LIMIT that is no literal."""
 CHANGE_FILES = {"delta": 6}
 """By kind of source, as so many snapshots opening a change costs (`source`), 1 for the others: that of a Delta table is
 in small files of several commits, each told by its log."""
@@ -156,13 +156,15 @@ class DefaultCostModel:
                 kept = Rows(facts.kept_rows(scan))
                 return Rows(kept * _key_share([key for key, _ in on], [kept, *inputs], facts))
             case Limit(limit=limit):
-                return Rows(min(inputs[0], float(getattr(limit, "value", None) or UNKNOWN_LIMIT)))
+                return Rows(min(inputs[0], float(getattr(limit, "value", None) or LIMIT_ROWS)))
             case Sum() | Union():
                 return Rows(sum(inputs))
             case StateScan() | ResultScan() | HeldScan():
                 return Rows(facts.kept_rows(op))
-            case _:
+            case Project() | Sort() | RowWise() | Window() | Opaque() | Negate() | Net() | Unsign() | Final() | Pad():
                 return Rows(max(inputs, default=1.0))
+            case _:
+                assert_never(op)
 
     def _join_rows(self, op: Join, kind: str, inputs: Sequence[Rows], facts: Facts) -> Rows:
         if kind == "existence":
@@ -171,8 +173,8 @@ class DefaultCostModel:
         if share is None:
             share = 1.0 / max(min(inputs), 1.0) if op.condition else 1.0
         if kind in {"semi", "anti"}:
-            found = 1.0 - exp(-inputs[1] * share) if len(inputs) > 1 else SEMI_SELECTIVITY
-            return Rows(inputs[0] * (found if kind == "semi" else max(1.0 - found, LEAST_SEMI_SELECTIVITY)))
+            found = 1.0 - exp(-inputs[1] * share) if len(inputs) > 1 else SEMI_SHARE
+            return Rows(inputs[0] * (found if kind == "semi" else max(1.0 - found, LEAST_ANTI_SHARE)))
         inner = prod(inputs) * share
         return Rows(inner if kind == "inner" else max(inner, inputs[0]))
 
@@ -224,8 +226,12 @@ class DefaultCostModel:
                 return CpuMs(total * (self.row + searches * self.search))
             case Limit():
                 return CpuMs(total * self.row * SORT_PASSES)
-            case _:
+            case Project() | RowWise() | Union() | Sum() | Negate() | Unsign() | Final() | Pad():
                 return CpuMs(total * self.row)
+            case Empty() | Sort() | Opaque():
+                return CpuMs(total * self.row)
+            case _:
+                assert_never(op)
 
     def _telling(self, rows: float, columns: Sequence[int], query: Query) -> float:
         """Of reading the rows of files that came and of those that went, and finding out which differ."""
@@ -253,7 +259,7 @@ class DefaultCostModel:
 
     def _adding(self, rows: float, reads: Sequence[Read], groups: float, columns: int) -> CpuMs:
         """Of adding other rows to those of a state while these are merged."""
-        changed = rows - max(read.settled for read in reads)
+        changed = rows - max(read.from_base for read in reads)
         if changed == rows or changed > BROADCAST_ROWS:
             return self._grouping(rows, groups, columns)
         return self._grouping(2 * changed, changed, columns)
@@ -317,9 +323,9 @@ def source_rows(facts: Facts, source: int, time: Time | None = None) -> float:
     """Rows of a source's snapshot at a moment; the last, unless given."""
     known = facts.source_at(source, time)
     if known is None:
-        return UNKNOWN_ROWS
+        return SOURCE_ROWS
     if known.rows is None:
-        return known.bytes / BYTES_PER_ROW if known.bytes else UNKNOWN_ROWS
+        return known.bytes / FILE_ROW_BYTES if known.bytes else SOURCE_ROWS
     return known.rows
 
 
@@ -327,7 +333,7 @@ def change_rows(facts: Facts, source: int, start: Time, end: Time) -> float:
     """Rows of a source's change between two moments: an update counts as a delete and an insert."""
     change = facts.change_over(source, start, end)
     if change is None:
-        return max(1.0, source_rows(facts, source, end) * UNKNOWN_CHANGE)
+        return max(1.0, source_rows(facts, source, end) * CHANGED_SHARE)
     return sum(change)
 
 
@@ -359,12 +365,12 @@ def _searches(query: Query, condition: object) -> bool:
 def _selectivity(query: Query, condition: object) -> float:
     info = query.info(condition) if isinstance(condition, Handle) else None
     if info is None:
-        return OTHER_SELECTIVITY
+        return CONDITION_SHARE
     if info.text.startswith("(isnotnull") or info.text.startswith("isnotnull"):
         return 1.0
     if info.compare is not None and info.compare.get("op") in {"=", "<=>"}:
-        return EQUALITY_SELECTIVITY
-    return OTHER_SELECTIVITY
+        return EQUALITY_SHARE
+    return CONDITION_SHARE
 
 
 MODEL = DefaultCostModel()

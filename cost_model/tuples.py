@@ -41,7 +41,7 @@ class TuplesCostModel(DefaultCostModel):
                 return inputs[0]
             case LookUp(scan):
                 return Rows(facts.kept_rows(scan))
-            case _:
+            case _:  # the default model knows all of them
                 return DefaultCostModel.rows(self, op, inputs, facts)
 
     def cost(self, op: Op, reads: Sequence[Read], output: Rows, facts: Facts) -> CpuMs:
@@ -52,7 +52,7 @@ class TuplesCostModel(DefaultCostModel):
             case Join():
                 arriving = [read for read in reads if read.form == DELTA] or reads
                 return CpuMs(sum(read.rows for read in arriving))
-            case _:
+            case _:  # the model counts what arrives at these alone
                 return CpuMs(0.0)
 
     def total(self, work: Sequence[Work]) -> CpuMs:

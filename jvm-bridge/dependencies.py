@@ -1,11 +1,13 @@
-"""Jars that the bridge is compiled against besides PySpark's own: Delta's, fetched by the Ivy that PySpark ships.
+"""Jars from Maven Central, fetched by the Ivy that PySpark ships into folders of Ivy's cache.
 
-They are not part of our jar: the files `Delta*.scala` are loaded only where a session has Delta.
+Delta's are what the bridge is compiled against besides PySpark's own. They are not part of our jar: the files
+`Delta*.scala` are loaded only where a session has Delta.
 
-Usage: python jvm-bridge/dependencies.py      prints the jars, one per line
+Usage: python jvm-bridge/dependencies.py      prints Delta's jars, one per line
 """
 
 import os
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -13,11 +15,23 @@ from pathlib import Path
 import pyspark
 
 SPARK_MINOR = ".".join(pyspark.__version__.split(".")[:2])
-# PyPI's delta-spark 4.4.1 names a jar that Maven Central does not have (404, seen in November 2026): the newest there
-# is 4.4.0.
-DELTA_VERSION = "4.4.0"
-DELTA = ("io.delta", f"delta-spark_{SPARK_MINOR}_2.13", DELTA_VERSION)
+ATTACH = Path(__file__).resolve().parent.parent / "python" / "tidemill" / "driver" / "attach.py"
 NEEDED = ("delta-", "unitycatalog-")  # what PySpark does not bring itself
+
+
+def delta_version() -> str:
+    """Delta's version as sessions get it, read from the Python text: the package need not be importable yet.
+
+    PyPI's delta-spark 4.4.1 names a jar that Maven Central does not have (404, seen in November 2026): the newest there
+    is 4.4.0.
+    """
+    found = re.search(r'^DELTA_VERSION = "(.+)"$', ATTACH.read_text(), re.MULTILINE)
+    if found is None:
+        raise SystemExit(f"jvm-bridge: no DELTA_VERSION in {ATTACH}")
+    return found[1]
+
+
+DELTA = ("io.delta", f"delta-spark_{SPARK_MINOR}_2.13", delta_version())
 
 
 def java_program() -> str:
@@ -27,26 +41,29 @@ def java_program() -> str:
 
 
 def delta_classpath() -> list[Path]:
-    """Delta's jars, in a folder of Ivy's cache; fetched when they are not there.
+    """Delta's jars; also what `spark.jars` needs to run Delta."""
+    return [p for p in jars_of(DELTA) if p.name.startswith(NEEDED)]
 
-    Also what `spark.jars` needs to run Delta.
-    """
-    cache = Path.home() / ".ivy2" / "tidemill" / f"{DELTA[1]}-{DELTA_VERSION}"
+
+def jars_of(module: tuple[str, str, str]) -> list[Path]:
+    """The jars of a module (organisation, name, version) and of all that it needs; fetched when they are not there."""
+    _, name, version = module
+    cache = Path.home() / ".ivy2" / "tidemill" / f"{name}-{version}"
     if not (cache / "complete").exists():
-        _retrieve(cache)
+        _retrieve(module, cache)
         (cache / "complete").touch()
-    return sorted(p for p in cache.glob("*.jar") if p.name.startswith(NEEDED))
+    return sorted(cache.glob("*.jar"))
 
 
-def _retrieve(folder: Path) -> None:
+def _retrieve(module: tuple[str, str, str], folder: Path) -> None:
     jars = Path(pyspark.__file__).parent / "jars"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as work:  # Ivy leaves files in its working folder
         command = [java_program(), "-cp", f"{jars}/*", "org.apache.ivy.Main", "-confs", "default", "-mode", "dynamic"]
-        command += ["-dependency", *DELTA, "-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
+        command += ["-dependency", *module, "-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
         done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
-    if done.returncode or not any(folder.glob("delta-spark_*.jar")):
-        raise SystemExit(f"jvm-bridge: could not fetch {':'.join(DELTA)}\n{done.stdout[-3000:]}{done.stderr[-2000:]}")
+    if done.returncode or not any(folder.glob(f"{module[1]}-*.jar")):
+        raise SystemExit(f"jvm-bridge: could not fetch {':'.join(module)}\n{done.stdout[-3000:]}{done.stderr[-2000:]}")
 
 
 if __name__ == "__main__":

@@ -77,8 +77,8 @@ def free(*names: str) -> str:
 
 def ordered(scenarios: Sequence[Scenario], kept: Collection[str], _: CostModel) -> dict[str, str]:
     """In place of `worth_ordering`: each state in the order of a column by which its rows are asked for."""
-    found = scenarios[0].found
-    return {name: field for name, field in orders(found.memo, found.facts).items() if name in kept}
+    space = scenarios[0].space
+    return {name: field for name, field in orders(space.memo, space.facts).items() if name in kept}
 
 
 def without(items: Iterable[pytest.Item], one_of: int) -> set[pytest.Item]:

@@ -3,6 +3,7 @@
 tidemill sql [--formats delta] ...   spark-sql with everything set; what follows are spark-sql's own options
 tidemill explain FILE                how the CREATE INCREMENTAL VIEW, or the query, at the end of a file would be kept
 tidemill calibrate [--output FILE]   measure the cost model's constants on this machine (docs/costs.md)
+tidemill debug COMMAND ...           what the optimiser does, step by step, without Spark (docs/debugging.md)
 tidemill jar                         where the jar is, for spark-submit --jars
 """
 
@@ -44,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     calibrate.add_argument("--output", type=Path, default=Path("tidemill-costs.json"), help="the file to write")
     calibrate.add_argument("--rounds", type=_positive, default=5, help="how often each benchmark is measured")
+    commands.add_parser("debug", help="what the optimiser does, without Spark", add_help=False, allow_abbrev=False)
     commands.add_parser("jar", help="print the path of the jar")
     for name in LATER:
         commands.add_parser(name, help="not in this version", allow_abbrev=False)
@@ -54,6 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command == "explain":
         text = explain_text(arguments.file.read_text(encoding="utf-8"), "JSON" if arguments.json else "PLAN")
         spark_sql(arguments.formats, [*rest, "-S", "-e", text])
+    if arguments.command == "debug":
+        from tidemill.debug.commands import debug
+
+        return debug(rest)
     if arguments.command in LATER:
         print(f"tidemill {arguments.command}: {LATER[arguments.command]}", file=sys.stderr)
         return 2

@@ -1,7 +1,7 @@
 """All settings of Tidemill in one registry, and their values for one planning as one frozen object.
 
-The registry generates docs/settings.md (`python -m tidemill.settings > docs/settings.md`). Nothing here needs Spark:
-a session's confs come in as a plain mapping.
+The registry generates docs/settings.md (`python -m tidemill.settings > docs/settings.md`). Each pack of rules that is
+found has a setting. Nothing here needs Spark: a session's confs come in as a plain mapping.
 """
 
 import difflib
@@ -12,21 +12,12 @@ from pathlib import PurePath
 from typing import Literal
 
 from tidemill.errors import TidemillError
+from tidemill.rule.pack import Pack, built_in_packs
 
 PREFIX = "spark.tidemill."
 INTERNAL = PREFIX + "internal."  # set by Tidemill itself in sessions of its own
-PACK_DOCS = {
-    "delta": "delta queries per operator, merged into the snapshots",
-    "positive_negative": "the part of a query that is never retracted now, the rest when it is due",
-    "outer_join_view": "directly and indirectly affected parts of outer joins, one input at a time",
-    "higher_order": "sub-queries that do not depend on the update, kept as views of their own",
-    "lineage": "a homomorphism merged by lineage keys, and an answer function",
-    "affected": "only the groups, partitions or keys that the changes touch are computed again",
-    "recompute": "the full plan",
-    "explore": "join order, push-down of aggregates and filters",
-}
-PACKS = tuple(PACK_DOCS)
-"""The packs of this release, in the order in which their rules are tried."""
+PACKS = tuple(pack.name for pack in built_in_packs())
+"""Names of the packs of this release, in the order in which their rules are tried."""
 NO_DEFAULT = ""
 
 Scope = Literal["startup", "session"]
@@ -45,14 +36,9 @@ class Setting:
     choices: tuple[str, ...] = ()
 
 
-def _pack_toggle(pack: str) -> Setting:
-    return Setting(
-        f"{PREFIX}method.{pack}.enabled",
-        "boolean",
-        "true",
-        "session",
-        f"Whether plans may use the pack `{pack}`: {PACK_DOCS[pack]}.",
-    )
+def _pack_toggle(pack: Pack) -> Setting:
+    doc = f"Whether plans may use the pack `{pack.name}`: {pack.method}."
+    return Setting(f"{PREFIX}method.{pack.name}.enabled", "boolean", "true", "session", doc)
 
 
 SETTINGS: tuple[Setting, ...] = (
@@ -79,7 +65,7 @@ SETTINGS: tuple[Setting, ...] = (
         "startup",
         "Whether this application fires the schedules of its views. Without it they are refreshed by hand.",
     ),
-    *map(_pack_toggle, PACKS),
+    *map(_pack_toggle, built_in_packs()),
     Setting(
         f"{PREFIX}method.prefer",
         "pack",
@@ -131,6 +117,15 @@ SETTINGS: tuple[Setting, ...] = (
         "How many processes beside the planner's own may search for plans of large queries at a time, so that other "
         "statements do not wait for the interpreter meanwhile. They are started when they are needed. 0: none.",
     ),
+    Setting(
+        f"{PREFIX}debug.requests",
+        "string",
+        NO_DEFAULT,
+        "session",
+        "A folder on the driver's machine. What the planner is asked is written there, a JSON file each time, for "
+        "`tidemill debug replay` ([debugging.md](debugging.md)). A file that cannot be written is a warning in the "
+        "log. Without it: nothing is written.",
+    ),
 )
 
 
@@ -146,6 +141,7 @@ class PlannerSettings:
     time_limit: float = 3.0
     processes: int = 2
     rules_paths: tuple[str, ...] = ()
+    debug_requests: str = ""
 
     @classmethod
     def from_confs(cls, confs: Mapping[str, str]) -> "PlannerSettings":
@@ -182,6 +178,7 @@ class PlannerSettings:
             time_limit=_seconds(f"{PREFIX}search.timeLimit", values[f"{PREFIX}search.timeLimit"]),
             processes=_count(f"{PREFIX}search.processes", values[f"{PREFIX}search.processes"]),
             rules_paths=rules_paths,
+            debug_requests=values[f"{PREFIX}debug.requests"],
         )
 
 

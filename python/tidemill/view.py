@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from tidemill.sql.create import POLICIES
+from tidemill.plan.kinds import one_of
+from tidemill.search.contract.kinds import POLICIES
 from tidemill.sql.cursor import Cursor
 from tidemill.sql.render import create_text, expect_text, name_text
 from tidemill.sql.schedule import second_of_day
@@ -68,8 +69,7 @@ def create_incremental_view(
     `complete`.
     Raises what the statement raises.
     """
-    if policy.upper() not in POLICIES:
-        raise ValueError(f"policy must be one of {', '.join(POLICIES)}, not {policy!r}")
+    chosen = one_of(POLICIES, policy.upper(), "policy")
     parts = _parts(name)
     statement = Create(
         name=parts,
@@ -82,7 +82,7 @@ def create_incremental_view(
         location=location,
         properties=tuple((properties or {}).items()),
         expect=tuple(expect),
-        policy=policy.upper(),
+        policy=chosen,
         deferred=deferred,
         if_not_exists=if_not_exists,
     )

@@ -11,7 +11,7 @@ from tidemill.rule.rule import rule
 
 
 @rule(Aggregate)
-def affected_groups(m: Match) -> Iterator[Result]:
+def affected_groups(m: Match[Aggregate]) -> Iterator[Result]:
     """Only the groups that a changed row belongs to are computed again.
 
     Matches:  g_k(R)
@@ -24,7 +24,6 @@ def affected_groups(m: Match) -> Iterator[Result]:
         NULL group. The global group is affected by any change.
     Citation: folklore, as in [DBSP] and in pg_ivm.
     """
-    assert isinstance(m.op, Aggregate)
     if not m.relation.changed:
         return
     (rows,) = m.inputs

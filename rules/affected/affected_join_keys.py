@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tidemill.plan.kinds import JOIN_KINDS
 from tidemill.plan.ops import Join, Net
 from tidemill.rule.build import keys, negate, node, total
 from tidemill.rule.match import Match
@@ -9,8 +10,8 @@ from tidemill.rule.result import Result
 from tidemill.rule.rule import rule
 
 
-@rule(Join)
-def affected_join_keys(m: Match) -> Iterator[Result]:
+@rule(Join, kind=JOIN_KINDS - {"inner"})
+def affected_join_keys(m: Match[Join]) -> Iterator[Result]:
     """Only the join keys that a changed row has, on either side, are joined again.
 
     Matches:  L op R on l = r and ..., op any join but an inner one
@@ -23,8 +24,7 @@ def affected_join_keys(m: Match) -> Iterator[Result]:
         NULL keys were dropped from K: an outer join pads them.
     Citation: folklore, as in [DBSP] and in pg_ivm.
     """
-    assert isinstance(m.op, Join)
-    if m.op.kind == "inner" or not m.relation.changed:
+    if not m.relation.changed:
         return
     left, right = m.sides()
     if not left.named or not m.relation.props.reproducible:

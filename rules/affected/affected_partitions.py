@@ -10,7 +10,7 @@ from tidemill.rule.rule import rule
 
 
 @rule(Window)
-def affected_partitions(m: Match) -> Iterator[Result]:
+def affected_partitions(m: Match[Window]) -> Iterator[Result]:
     """Window functions are computed again only over the partitions that a changed row belongs to.
 
     Matches:  w over (PARTITION BY p) (R)
@@ -21,7 +21,6 @@ def affected_partitions(m: Match) -> Iterator[Result]:
         then they are read where they were kept. Without PARTITION BY all rows are one partition.
     Citation: folklore, as in [DBSP] and in pg_ivm.
     """
-    assert isinstance(m.op, Window)
     if not m.relation.changed:
         return
     (rows,) = m.inputs

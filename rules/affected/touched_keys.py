@@ -12,7 +12,7 @@ from tidemill.rule.touched import touched
 
 
 @rule(Aggregate, Join, Window)
-def touched_keys(m: Match) -> Iterator[Result]:
+def touched_keys(m: Match[Aggregate | Join | Window]) -> Iterator[Result]:
     """Rows are computed again of the keys that what changed far below has; no change in between is computed.
 
     Matches:  R = g_k(...), w over (PARTITION BY k) (...), or L op ... on k = ..., op any join but an inner one
@@ -34,15 +34,15 @@ def touched_keys(m: Match) -> Iterator[Result]:
             yield m.delta(node(Net(m.relation.columns), total(m.relation.columns, new, negate(old))))
 
 
-def _keys(m: Match) -> Iterator[tuple[Expr, ...]]:
+def _keys(m: Match[Aggregate | Join | Window]) -> Iterator[tuple[Expr, ...]]:
     """What rows of the matched relation stay together by: all of it, and each part of it alone."""
     match m.op:
         case Aggregate(keys):
             whole: tuple[Expr, ...] = tuple(Col(c) for c, _ in keys)
         case Window(partition=partition):
             whole = partition
-        case Join(kind) if kind not in {"inner", "full"}:
-            whole = tuple(e for _, e in m.sides()[0].named)
+        case Join(kind) as join if kind not in {"inner", "full"}:
+            whole = tuple(e for _, e in m.sides_of(join)[0].named)
         case _:
             whole = ()
     if whole:

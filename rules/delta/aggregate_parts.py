@@ -11,7 +11,7 @@ from tidemill.tvr.form import ATTRIBUTE, ATTRIBUTE_DELTA
 
 
 @rule(Aggregate)
-def aggregate_parts(m: Match) -> Iterator[Result]:
+def aggregate_parts(m: Match[Aggregate]) -> Iterator[Result]:
     """An aggregate of additive calls is kept as parts per group that merge by addition.
 
     Matches:  g(R), all calls among count, sum, avg, variance, stddev

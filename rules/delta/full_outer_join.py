@@ -11,8 +11,8 @@ from tidemill.rule.result import Result
 from tidemill.rule.rule import rule
 
 
-@rule(Join)
-def full_outer_join(m: Match) -> Iterator[Result]:
+@rule(Join, kind="full")
+def full_outer_join(m: Match[Join]) -> Iterator[Result]:
     """A full outer join changes by pairs, and by the pads of either side.
 
     Matches:  L =x= R on c
@@ -24,9 +24,6 @@ def full_outer_join(m: Match) -> Iterator[Result]:
     Unsafe: with T from the new rows of A: what came in this run would be padded twice, by the first term as well.
     Citation: [GriffinKumar98] section 4; [LarsonZhou07] on directly and indirectly affected rows.
     """
-    assert isinstance(m.op, Join)
-    if m.op.kind != "full":
-        return
     condition, columns = m.op.condition, m.relation.columns
     left, right = m.sides()
     of_left, of_right = left.relation, right.relation
@@ -43,7 +40,7 @@ def full_outer_join(m: Match) -> Iterator[Result]:
     yield m.delta(total(columns, *terms))
 
 
-def _pads(m: Match, condition: tuple[Expr, ...], one: Side, other: Side) -> Iterator[Built]:
+def _pads(m: Match[Join], condition: tuple[Expr, ...], one: Side, other: Side) -> Iterator[Built]:
     """The change of the rows of one side that meet none of the other, padded."""
     kept, met = one.relation, other.relation
     nulls = tuple((c, m.types.type(c)) for c in met.columns)

@@ -9,8 +9,8 @@ from tidemill.rule.result import Result
 from tidemill.rule.rule import rule
 
 
-@rule(Join)
-def inner_join(m: Match) -> Iterator[Result]:
+@rule(Join, kind="inner")
+def inner_join(m: Match[Join]) -> Iterator[Result]:
     """An inner join of n inputs telescopes: one term per changed input, new to its left, old to its right.
 
     Matches:  R1 |x| R2 |x| R3
@@ -21,9 +21,6 @@ def inner_join(m: Match) -> Iterator[Result]:
         R = {} -> {a}, S = {} -> {a} gives two rows for one.
     Citation: [GriffinLibkin95]; [Tempura] rule 1 of figure 4; a self-join shares one delta in two terms.
     """
-    assert isinstance(m.op, Join)
-    if m.op.kind != "inner":
-        return
     terms = []
     for i, changed in enumerate(m.inputs):
         before = (r.new for r in m.inputs[:i])

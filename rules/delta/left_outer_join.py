@@ -9,8 +9,8 @@ from tidemill.rule.result import Result
 from tidemill.rule.rule import rule
 
 
-@rule(Join)
-def left_outer_join(m: Match) -> Iterator[Result]:
+@rule(Join, kind="left")
+def left_outer_join(m: Match[Join]) -> Iterator[Result]:
     """A left outer join changes by the left's new rows, the pairs of the right's, and pads that come or go.
 
     Matches:  L =x| R on c
@@ -24,9 +24,6 @@ def left_outer_join(m: Match) -> Iterator[Result]:
         is padded. NULL keys match nothing under `=` and stay padded; they pass every step unharmed.
     Citation: [Tempura] rule (1) of figure 3, from [GuptaMumick06]; made exact for bags, deletions and any condition.
     """
-    assert isinstance(m.op, Join)
-    if m.op.kind != "left":
-        return
     condition, columns = m.op.condition, m.relation.columns
     left, right = m.sides()
     of_left, of_right = left.relation, right.relation

@@ -10,7 +10,7 @@ from tidemill.rule.rule import rule
 
 
 @rule(Limit)
-def limit_answer(m: Match) -> Iterator[Result]:
+def limit_answer(m: Match[Limit]) -> Iterator[Result]:
     """A limit is an answer over an input that is kept: answered anew, and compared with the answer before.
 
     Matches:  limit k (R)         Yields:  delta = limit k (R.new) - answer kept from the last run

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemill.plan.ops import Filter, Project, RowWise, Union
+from tidemill.plan.ops import Filter, Project, QueryOp, RowWise, Union
 from tidemill.rule.build import node
 from tidemill.rule.match import Match
 from tidemill.rule.result import Result
@@ -10,7 +10,7 @@ from tidemill.rule.rule import rule
 
 
 @rule(Filter, Project, RowWise, Union)
-def linear(m: Match) -> Iterator[Result]:
+def linear(m: Match[QueryOp]) -> Iterator[Result]:
     """A linear operator's delta is the operator on the deltas.
 
     Matches:  f(R, S, ...)        Yields:  delta = f(delta R, delta S, ...)

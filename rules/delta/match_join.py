@@ -9,8 +9,8 @@ from tidemill.rule.result import Result
 from tidemill.rule.rule import rule
 
 
-@rule(Join)
-def match_join(m: Match) -> Iterator[Result]:
+@rule(Join, kind={"semi", "anti", "existence"})
+def match_join(m: Match[Join]) -> Iterator[Result]:
     """A semi, anti or existence join changes by the left's new rows, and where a row's answer may have turned.
 
     Matches:  f(L, R) on c, f one of semi, anti and existence
@@ -24,9 +24,6 @@ def match_join(m: Match) -> Iterator[Result]:
         `l = r or (l = r) is null`, so a NULL among the changed right rows meets every left row.
     Citation: [GriffinKumar98] sections 4 and 5, made exact for bags and deletions.
     """
-    assert isinstance(m.op, Join)
-    if m.op.kind not in {"semi", "anti", "existence"}:
-        return
     left, right = m.sides()
     of_left, of_right = left.relation, right.relation
 

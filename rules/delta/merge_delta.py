@@ -2,15 +2,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemill.plan.ops import Aggregate, Filter, Join, Limit, Net, Opaque, Project, RowWise, Union, Unsign, Window
+from tidemill.plan.ops import Net, QueryOp, Unsign
 from tidemill.rule.build import node, total
 from tidemill.rule.match import Match
 from tidemill.rule.result import Result
-from tidemill.rule.rule import rule
+from tidemill.rule.rule import DERIVED, rule
 
 
-@rule(Aggregate, Filter, Join, Limit, Opaque, Project, Union, RowWise, Window)
-def merge_delta(m: Match) -> Iterator[Result]:
+@rule(*DERIVED)
+def merge_delta(m: Match[QueryOp]) -> Iterator[Result]:
     """The new snapshot is the old one plus the delta.
 
     Matches:  Q                   Yields:  Q.new = net(Q.old + delta Q)

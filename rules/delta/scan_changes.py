@@ -11,7 +11,7 @@ from tidemill.tvr.form import NEW, OLD
 
 
 @rule(Scan)
-def scan_changes(m: Match) -> Iterator[Result]:
+def scan_changes(m: Match[Scan]) -> Iterator[Result]:
     """A source's own record of changes is the delta of its scan.
 
     Matches:  scan R              Yields:  delta(R) = net(changes R)
@@ -24,7 +24,6 @@ def scan_changes(m: Match) -> Iterator[Result]:
         gone): then no delta exists and only computing again is left.
     Citation: [Tempura] section 4.1.
     """
-    assert isinstance(m.op, Scan)
     if m.tells_changes:
         changes = node(Changes(m.op.source, m.op.columns, OLD, NEW))
         columns = m.relation.columns

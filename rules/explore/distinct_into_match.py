@@ -10,7 +10,7 @@ from tidemill.rule.rule import rule
 
 
 @rule(Aggregate)
-def distinct_into_match(m: Match) -> Iterator[Result]:
+def distinct_into_match(m: Match[Aggregate]) -> Iterator[Result]:
     """The distinct rows of a semi or anti join are the semi or anti join of the distinct rows.
 
     Matches:  distinct_k (L op R on c), op semi or anti, c reading of L only columns in k
@@ -22,7 +22,6 @@ def distinct_into_match(m: Match) -> Iterator[Result]:
         same (-0.0 and 0.0): c could tell them apart.
     Citation: [Graefe95]; [GuptaHarinarayanQuass95] on moving aggregates through joins.
     """
-    assert isinstance(m.op, Aggregate)
     columns = [e.id for _, e in m.op.keys if isinstance(e, Col)]
     if m.op.calls or not columns or len(columns) < len(m.op.keys) or not m.relation.props.reproducible:
         return

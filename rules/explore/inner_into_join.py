@@ -3,14 +3,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemill.plan.expr import Col
-from tidemill.plan.ops import Filter, Join, Op, Project
+from tidemill.plan.ops import Filter, Join, Project, QueryOp
 from tidemill.rule.match import Match, Relation
 from tidemill.rule.result import Equivalent, Result
 from tidemill.rule.rule import rule
 
 
-@rule(Join)
-def inner_into_join(m: Match) -> Iterator[Result]:
+@rule(Join, kind="inner")
+def inner_into_join(m: Match[Join]) -> Iterator[Result]:
     """An inner join over a left, semi, anti or existence join joins the left side of that one first.
 
     Matches:  (A op R) |x| S on c
@@ -22,8 +22,7 @@ def inner_into_join(m: Match) -> Iterator[Result]:
         may meet S.
     Citation: [GalindoLegariaRosenthal97] on joins and outer joins that reorder freely; [Graefe95].
     """
-    assert isinstance(m.op, Join)
-    if m.op.kind != "inner" or not m.relation.props.reproducible:
+    if not m.relation.props.reproducible:
         return
     for i, one in enumerate(m.inputs):
         for op, inputs in m.ways_below(one):
@@ -31,8 +30,7 @@ def inner_into_join(m: Match) -> Iterator[Result]:
                 yield from _first(m, i, op, *inputs)
 
 
-def _first(m: Match, i: int, op: Join, left: Relation, right: Relation) -> Iterator[Result]:
-    assert isinstance(m.op, Join)
+def _first(m: Match[Join], i: int, op: Join, left: Relation, right: Relation) -> Iterator[Result]:
     inputs = (*m.inputs[:i], left, *m.inputs[i + 1 :])
     of_inputs = [c for x in inputs for c in x.columns]
     added = [*right.columns, *([op.exists] if op.exists is not None else [])]
@@ -41,7 +39,7 @@ def _first(m: Match, i: int, op: Join, left: Relation, right: Relation) -> Itera
     after = tuple(e for e in m.op.condition if m.read(e) & set(added))
     before = tuple(e for e in m.op.condition if e not in after)
     joined = m.derive(Join("inner", before), *inputs)
-    top: Op = op
+    top: QueryOp = op
     below: tuple[Relation, ...] = (joined, right)
     columns = {*of_inputs, *(added if op.kind in {"left", "existence"} else ())}
     if after:

@@ -9,8 +9,8 @@ from tidemill.rule.result import Equivalent, Result
 from tidemill.rule.rule import rule
 
 
-@rule(Join)
-def join_into_inner(m: Match) -> Iterator[Result]:
+@rule(Join, kind={"left", "semi", "anti", "existence"})
+def join_into_inner(m: Match[Join]) -> Iterator[Result]:
     """A left, semi, anti or existence join over an inner join that asks one of its inputs alone joins that input first.
 
     Matches:  (A |x| S) op R on c, c reading columns of A and R alone
@@ -23,8 +23,7 @@ def join_into_inner(m: Match) -> Iterator[Result]:
         padded once and not per row of S.
     Citation: [GalindoLegariaRosenthal97] on joins and outer joins that reorder freely; [Graefe95].
     """
-    assert isinstance(m.op, Join)
-    if m.op.kind not in {"left", "semi", "anti", "existence"} or not m.relation.props.reproducible:
+    if not m.relation.props.reproducible:
         return
     left, right = m.inputs
     asked = m.read(*m.op.condition) - set(right.columns)

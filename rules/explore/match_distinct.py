@@ -9,8 +9,8 @@ from tidemill.rule.result import Equivalent, Result
 from tidemill.rule.rule import rule
 
 
-@rule(Join)
-def match_distinct(m: Match) -> Iterator[Result]:
+@rule(Join, kind={"semi", "anti", "existence"})
+def match_distinct(m: Match[Join]) -> Iterator[Result]:
     """A semi, anti or existence join asks for the distinct values of its right side alone.
 
     Matches:  L op R on c, op one of semi, anti and existence
@@ -21,8 +21,7 @@ def match_distinct(m: Match) -> Iterator[Result]:
     Unsafe: where equal values are not the same (-0.0 and 0.0, strings under a collation): c could tell them apart.
     Citation: [Graefe95]; counts per value as in [GriffinKumar98].
     """
-    assert isinstance(m.op, Join)
-    if m.op.kind not in {"semi", "anti", "existence"} or not m.relation.props.reproducible:
+    if not m.relation.props.reproducible:
         return
     left, right = m.inputs
     read = m.read(*m.op.condition) & set(right.columns)

@@ -10,7 +10,7 @@ from tidemill.rule.rule import rule
 
 
 @rule(Scan)
-def read_once(m: Match) -> Iterator[Result]:
+def read_once(m: Match[Scan]) -> Iterator[Result]:
     """Where a query reads a source in several places, each takes its columns from one reading of them all.
 
     Matches:  scan S [a], with scan S [b, c] elsewhere in the query
@@ -21,7 +21,6 @@ def read_once(m: Match) -> Iterator[Result]:
     Unsafe: if the columns were those of one of the places: joined with itself, both sides would have the same ones.
     Citation: common sub-expressions, as in [Graefe95]; shared deltas of self-joins as in [Tempura] section 4.1.
     """
-    assert isinstance(m.op, Scan)
     source, places = m.op.source, m.query.scans(m.op.source)
     if len(places) < 2 or m.op not in places:
         return

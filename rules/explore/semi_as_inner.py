@@ -10,8 +10,8 @@ from tidemill.rule.result import Equivalent, Result
 from tidemill.rule.rule import rule
 
 
-@rule(Join)
-def semi_as_inner(m: Match) -> Iterator[Result]:
+@rule(Join, kind="semi")
+def semi_as_inner(m: Match[Join]) -> Iterator[Result]:
     """A semi join whose right side has a key that is bound is an inner join, of which the left columns are shown.
 
     Matches:  L semi R on l = r and ..., r a key of R
@@ -22,8 +22,7 @@ def semi_as_inner(m: Match) -> Iterator[Result]:
         grouping is enough, as equalities compare alike.
     Citation: [Graefe95]; keys as in [Tempura] section 4.1.
     """
-    assert isinstance(m.op, Join)
-    if m.op.kind != "semi" or not m.relation.props.reproducible:
+    if not m.relation.props.reproducible:
         return
     left, right = m.inputs
     pairs = equi_keys(m.op.condition, frozenset(left.columns), frozenset(right.columns), m.query)

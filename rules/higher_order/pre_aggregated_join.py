@@ -12,7 +12,7 @@ from tidemill.tvr.form import ATTRIBUTE, ATTRIBUTE_DELTA
 
 
 @rule(Aggregate)
-def pre_aggregated_join(m: Match) -> Iterator[Result]:
+def pre_aggregated_join(m: Match[Aggregate]) -> Iterator[Result]:
     """The parts of an aggregate over an inner join change by groups of one half that change and groups of the other.
 
     Matches:  g(R |x| S on c), or over a projection of it, all calls additive

@@ -13,7 +13,7 @@ from tidemill.tvr.form import ATTRIBUTE_DELTA
 
 
 @rule(Aggregate)
-def pre_aggregated_pads(m: Match) -> Iterator[Result]:
+def pre_aggregated_pads(m: Match[Aggregate]) -> Iterator[Result]:
     """The parts of an aggregate over a left outer join are those over its pairs and those over its pads.
 
     Matches:  g(L =x| R on c), or over a projection of it, all calls additive
@@ -46,7 +46,7 @@ def pre_aggregated_pads(m: Match) -> Iterator[Result]:
             yield m.attribute_delta(node(Merge(partial), *(p.change(ATTRIBUTE_DELTA) for p in parts)))
 
 
-def _pads(m: Match, op: Join, left: Relation, right: Relation) -> Relation | None:
+def _pads(m: Match[Aggregate], op: Join, left: Relation, right: Relation) -> Relation | None:
     """The padded rows of a left outer join, from the distinct values that its condition looks at."""
     read = frozenset[int]().union(*(m.query.columns_of(c) for c in op.condition))
     looked = [c for c in right.columns if c in read]

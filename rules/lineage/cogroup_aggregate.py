@@ -13,7 +13,7 @@ from tidemill.tvr.form import ATTRIBUTE, ATTRIBUTE_DELTA
 
 
 @rule(Aggregate)
-def cogroup_aggregate(m: Match) -> Iterator[Result]:
+def cogroup_aggregate(m: Match[Aggregate]) -> Iterator[Result]:
     """An aggregate over an inner join keeps the parts of what it counts per lineage key, apart from the rows they meet.
 
     Matches:  g_k(F |x| R on c), the calls of g reading columns of F alone (several inputs of a join may be F)
@@ -31,7 +31,6 @@ def cogroup_aggregate(m: Match) -> Iterator[Result]:
         nothing is yielded then, nor where a part cannot be taken away (sums of floats and of wide decimals).
     Citation: [Fegaras16] sections 2 and 8, made exact; [YanLarson95] on aggregating before the join.
     """
-    assert isinstance(m.op, Aggregate)
     partial, calls = m.partial(), m.additive_calls()
     if partial is None or calls is None or not m.relation.props.reproducible:
         return
@@ -43,7 +42,7 @@ def cogroup_aggregate(m: Match) -> Iterator[Result]:
 
 
 def _apart(
-    m: Match, op: Aggregate, partial: Partial, condition: tuple[Expr, ...], inputs: tuple[Relation, ...]
+    m: Match[Aggregate], op: Aggregate, partial: Partial, condition: tuple[Expr, ...], inputs: tuple[Relation, ...]
 ) -> Iterator[Result]:
     wanted = m.read(*(e for _, e in op.calls))
     counted = [i for i in inputs if wanted & set(i.columns)] or [inputs[0]]
@@ -59,7 +58,7 @@ def _apart(
     if not lineage or not m.exact_keys(lineage) or any(key <= set(lineage) for key in rows.props.keys):
         return
     finer = Aggregate(tuple((c, Col(c)) for c in lineage), op.calls)
-    parts, fine = m.derive(finer, rows), m.partial(finer)
+    parts, fine = m.derive(finer, rows), m.partial_of(finer)
     assert fine is not None
 
     pairs = zip(partial.parts, fine.parts, strict=True)

@@ -10,7 +10,7 @@ from tidemill.rule.rule import rule
 
 
 @rule(Join)
-def cogroup_join(m: Match) -> Iterator[Result]:
+def cogroup_join(m: Match[Join]) -> Iterator[Result]:
     """A join keeps what its inputs have per lineage key: the rows that meet what arrives later.
 
     Matches:  L op R on l = r and ..., op any join of any number of inputs
@@ -23,7 +23,6 @@ def cogroup_join(m: Match) -> Iterator[Result]:
         for a row of L now and its partner later. Rows of a source need no state: the source is one.
     Citation: [Fegaras16] section 5 (coGroup), whose merge is exact; its section 8.1 leaves many-to-many joins out.
     """
-    assert isinstance(m.op, Join)
     for one in m.inputs:
         met = frozenset(c for other in m.inputs if other is not one for c in other.columns)
         if not equi_keys(m.op.condition, frozenset(one.columns), met, m.query):
@@ -32,9 +31,9 @@ def cogroup_join(m: Match) -> Iterator[Result]:
             yield m.keep(one)
 
 
-def _is_there(m: Match, relation: Relation) -> bool:
+def _is_there(m: Match[Join], relation: Relation) -> bool:
     """True for rows of a source as they come, and for an aggregate whose parts can be kept instead."""
     op, inputs = next(m.ways(relation))
     if isinstance(op, Aggregate):
-        return m.partial(op) is not None
+        return m.partial_of(op) is not None
     return isinstance(op, Scan) or (isinstance(op, Filter | Project | RowWise) and _is_there(m, inputs[0]))

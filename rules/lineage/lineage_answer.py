@@ -16,7 +16,7 @@ OVER_DISTINCT = frozenset({"count", "sum", "avg"})
 
 
 @rule(Aggregate)
-def lineage_answer(m: Match) -> Iterator[Result]:
+def lineage_answer(m: Match[Aggregate]) -> Iterator[Result]:
     """An aggregate with calls that do not add up is an answer function over parts per group and value.
 
     Matches:  g_k(R), some calls min, max, distinct and the like, the others additive
@@ -30,7 +30,6 @@ def lineage_answer(m: Match) -> Iterator[Result]:
         values are not the same (-0.0 and 0.0): nothing is yielded. Where values hardly repeat, h is as large as R.
     Citation: [Fegaras16] section 2, its count of distinct elements and section 9; made exact under deletions by counts.
     """
-    assert isinstance(m.op, Aggregate)
     calls = [(c, e) for c, e in m.op.calls if additive(m.query, m.types, e) is not None]
     rest = tuple(call for call in m.op.calls if call not in calls)
     if not rest or not m.relation.props.reproducible or not all(_of_values(m, e) for _, e in rest):
@@ -42,7 +41,7 @@ def lineage_answer(m: Match) -> Iterator[Result]:
     if not read or not m.exact_keys(read) or named & {c for c, _ in lineage}:
         return
     finer = Aggregate((*m.op.keys, *lineage), tuple(calls))
-    parts, fine = m.derive(finer, rows), m.partial(finer)
+    parts, fine = m.derive(finer, rows), m.partial_of(finer)
     assert fine is not None
     answer = Answer(Partial(m.op.keys, fine.calls, fine.count, fine.parts), rest)
 
@@ -58,7 +57,7 @@ def lineage_answer(m: Match) -> Iterator[Result]:
         yield m.delta(node(Net(m.relation.columns), both))
 
 
-def _of_values(m: Match, expr: Expr) -> bool:
+def _of_values(m: Match[Aggregate], expr: Expr) -> bool:
     """True for a call whose value depends on which values there are, and on nothing else."""
     info = m.query.info(expr)
     call = info.aggregate if info else None

@@ -11,8 +11,8 @@ from tidemill.rule.result import Result
 from tidemill.rule.rule import rule
 
 
-@rule(Join)
-def indirectly_affected(m: Match) -> Iterator[Result]:
+@rule(Join, kind={"left", "full"})
+def indirectly_affected(m: Match[Join]) -> Iterator[Result]:
     """A left or full outer join changes first by its right side, then by its left; pads follow from its own old rows.
 
     Matches:  Q = L =x| R on c, a column of R (full: and one of L) NULL in no pair
@@ -31,8 +31,7 @@ def indirectly_affected(m: Match) -> Iterator[Result]:
         the values that c looks at (rows alike in them meet the same partners), pairs are counted by V, and how often a
         pad comes or goes is how often its row stands in A. Both inputs at once: dR meets L.old, dL meets R.new.
     """
-    assert isinstance(m.op, Join)
-    if m.op.kind not in {"left", "full"} or not m.relation.props.reproducible:
+    if not m.relation.props.reproducible:
         return
     left, right = m.sides()
     of_left, of_right, full = left.relation, right.relation, m.op.kind == "full"
@@ -67,7 +66,7 @@ def indirectly_affected(m: Match) -> Iterator[Result]:
     yield m.delta(total(columns, *terms))
 
 
-def _padded(m: Match, missing: Relation, rows: Built) -> Built:
+def _padded(m: Match[Join], missing: Relation, rows: Built) -> Built:
     """Rows of one side with NULLs for the other."""
     return pad(tuple((c, m.types.type(c)) for c in missing.columns), rows)
 

@@ -10,8 +10,8 @@ from tidemill.rule.result import Result
 from tidemill.rule.rule import rule
 
 
-@rule(Join)
-def told_apart(m: Match) -> Iterator[Result]:
+@rule(Join, kind={"left", "full"})
+def told_apart(m: Match[Join]) -> Iterator[Result]:
     """A left or full outer join whose pads may look like pairs is one with marked sides, without its marks.
 
     Matches:  Q = L =x| R on c, no column of R (full: or none of L) that is NULL in no pair
@@ -23,8 +23,7 @@ def told_apart(m: Match) -> Iterator[Result]:
     Unsafe: for nothing; where an equality tells pads from pairs it would only make rows wider, and yields nothing.
     Citation: [LarsonZhou07], which takes it that each table has a column without NULLs.
     """
-    assert isinstance(m.op, Join)
-    if m.op.kind not in {"left", "full"} or not m.relation.props.reproducible:
+    if not m.relation.props.reproducible:
         return
     left, right = m.inputs
     marked = m.derive(m.op, _marked(m, left) if m.op.kind == "full" else left, _marked(m, right))
@@ -37,7 +36,7 @@ def told_apart(m: Match) -> Iterator[Result]:
         yield m.delta(node(same, marked.delta))
 
 
-def _marked(m: Match, side: Relation) -> Relation:
+def _marked(m: Match[Join], side: Relation) -> Relation:
     """A side of the join with a mark on each row, unless a column serves as one."""
     if m.present(side) is not None:
         return side

@@ -11,7 +11,7 @@ from tidemill.tvr.form import ATTRIBUTE, ATTRIBUTE_DELTA, NEGATIVE, POSITIVE
 
 
 @rule(Aggregate)
-def aggregate_of_parts(m: Match) -> Iterator[Result]:
+def aggregate_of_parts(m: Match[Aggregate]) -> Iterator[Result]:
     """An additive aggregate of a relation that has parts merges the aggregates of the two.
 
     Matches:  g(R), R = R+ + R-

@@ -9,8 +9,8 @@ from tidemill.rule.rule import rule
 from tidemill.tvr.form import NEGATIVE, POSITIVE
 
 
-@rule(Join)
-def inner_join_parts(m: Match) -> Iterator[Result]:
+@rule(Join, kind="inner")
+def inner_join_parts(m: Match[Join]) -> Iterator[Result]:
     """An inner join of relations that have parts has them too: the join of the positive ones, and the rest.
 
     Matches:  R1 |x| R2 |x| R3                    Yields:  Q = P + N
@@ -21,8 +21,7 @@ def inner_join_parts(m: Match) -> Iterator[Result]:
     Unsafe: with whole inputs on both sides of a negative part, rows of R1- |x| R2- would count twice.
     Citation: [Tempura] section 4.2 (IM-2): Q+ of a join is the join of the inputs' Q+.
     """
-    assert isinstance(m.op, Join)
-    if m.op.kind != "inner" or not m.relation.props.reproducible:
+    if not m.relation.props.reproducible:
         return
     grows = [m.linked(POSITIVE, i) or i for i in m.inputs]
     rest = [m.linked(NEGATIVE, i) for i in m.inputs]

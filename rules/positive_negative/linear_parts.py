@@ -10,7 +10,7 @@ from tidemill.tvr.form import NEGATIVE, POSITIVE
 
 
 @rule(Filter, Project, RowWise, Union)
-def linear_parts(m: Match) -> Iterator[Result]:
+def linear_parts(m: Match[Filter | Project | RowWise | Union]) -> Iterator[Result]:
     """A linear operator over relations that have parts has them too.
 
     Matches:  f(R)                Yields:  Q = f(R+) + f(R-)

@@ -10,8 +10,8 @@ from tidemill.rule.rule import rule
 from tidemill.tvr.form import NEGATIVE, POSITIVE
 
 
-@rule(Join)
-def outer_join_parts(m: Match) -> Iterator[Result]:
+@rule(Join, kind={"left", "full"})
+def outer_join_parts(m: Match[Join]) -> Iterator[Result]:
     """A left or full outer join is its pairs, and its padded rows apart.
 
     Matches:  L =x| R on c                                  Yields:  Q = P + N
@@ -25,8 +25,7 @@ def outer_join_parts(m: Match) -> Iterator[Result]:
         in N. Otherwise Q = P + N holds for any bags; under deletions P may shrink, and then little is won.
     Citation: [Tempura] equation 3 (IM-2); the parts carried through nested joins as in its figure 3b, made exact.
     """
-    assert isinstance(m.op, Join)
-    if m.op.kind not in {"left", "full"} or not m.relation.props.reproducible:
+    if not m.relation.props.reproducible:
         return
     left, right = m.inputs
     grows = [m.linked(POSITIVE, i) or i for i in m.inputs]
@@ -40,13 +39,13 @@ def outer_join_parts(m: Match) -> Iterator[Result]:
     yield from m.split(m.derive(pairs, *grows), _united(m, others))
 
 
-def _padded(m: Match, rows: Relation, missing: Relation) -> Relation:
+def _padded(m: Match[Join], rows: Relation, missing: Relation) -> Relation:
     """Rows of one side with NULLs for the other, in the columns of the join."""
     nulls = {c: Cast(Lit(None, "void"), m.types.type(c)) for c in missing.columns}
     return m.derive(Project(tuple((c, nulls.get(c, Col(c))) for c in m.relation.columns)), rows)
 
 
-def _united(m: Match, parts: list[Relation]) -> Relation:
+def _united(m: Match[Join], parts: list[Relation]) -> Relation:
     if len(parts) == 1:
         return parts[0]
     return m.derive(Union(m.relation.columns, tuple(m.relation.columns for _ in parts)), *parts)

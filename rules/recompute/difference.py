@@ -2,15 +2,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemill.plan.ops import Aggregate, Filter, Join, Limit, Net, Opaque, Project, RowWise, Union, Window
+from tidemill.plan.ops import Net, QueryOp
 from tidemill.rule.build import negate, node, total
 from tidemill.rule.match import Match
 from tidemill.rule.result import Result
-from tidemill.rule.rule import rule
+from tidemill.rule.rule import DERIVED, rule
 
 
-@rule(Filter, Project, Union, Join, Aggregate, Limit, Opaque, RowWise, Window)
-def difference(m: Match) -> Iterator[Result]:
+@rule(*DERIVED)
+def difference(m: Match[QueryOp]) -> Iterator[Result]:
     """The delta is the new snapshot minus the old one.
 
     Matches:  Q                   Yields:  delta = net(Q.new - Q.old)

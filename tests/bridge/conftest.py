@@ -23,7 +23,7 @@ def call(spark: SparkSession) -> Call:
     `confs` are set in the clone.
     """
     assert spark._jvm is not None
-    bridge = spark._jvm.org.apache.spark.sql.tidemill.Bridge
+    bridge = spark._jvm.org.apache.spark.sql.tidemill.bridge.Bridge
 
     def invoke(method: str, confs: dict[str, str] | None = None, **request: Any) -> Any:
         session = bridge.cloneSession(spark._jsparkSession, json.dumps(confs or {}))

@@ -18,7 +18,7 @@ def test_only_what_is_committed_counts(spark: SparkSession, tmp_path: Path) -> N
     partition = jvm.scala.Option.apply("k=1/l=x%20y")
 
     def committer() -> Any:
-        return jvm.org.apache.spark.sql.tidemill.DirectCommit("job", str(folder))
+        return jvm.org.apache.spark.sql.tidemill.step.DirectCommit("job", str(folder))
 
     def writes(attempt: int, partition: Any) -> tuple[Any, Any, Path]:
         kind = mapreduce.TaskType.MAP
@@ -44,7 +44,7 @@ def test_only_what_is_committed_counts(spark: SparkSession, tmp_path: Path) -> N
     messages = jvm.scala.collection.immutable.Nil.appended(kept.commitTask(kept_task))
     driver.commitJob(mapreduce.task.JobContextImpl(conf, mapreduce.JobID("job", 0)), messages)
     path = jvm.org.apache.hadoop.fs.Path(str(folder))
-    taken = jvm.org.apache.spark.sql.tidemill.DirectCommit.taken
+    taken = jvm.org.apache.spark.sql.tidemill.step.DirectCommit.taken
     assert taken(path).mkString(",") == kept_file.name != late_file.name
     with pytest.raises(Exception, match="no job was committed"):
         taken(path)

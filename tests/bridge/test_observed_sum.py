@@ -11,7 +11,7 @@ def sums(spark: SparkSession, *reports: tuple[int, int, int, int]) -> Any:
     """What tasks have summed up: stage, partition, attempt, value."""
     jvm = spark._jvm
     assert jvm is not None
-    made = jvm.org.apache.spark.sql.tidemill.TaskSums()
+    made = jvm.org.apache.spark.sql.tidemill.sum.TaskSums()
     for report in reports:
         made.add(*report)
     return made
@@ -31,7 +31,7 @@ def test_sums_cross_from_task_to_driver(spark: SparkSession) -> None:
     jvm = spark._jvm
     assert jvm is not None
     sent = sums(spark, (1, 0, 10, 7), (2, 1, 11, -3)).toBytes()
-    received = jvm.org.apache.spark.sql.tidemill.TaskSums.fromBytes(sent)
+    received = jvm.org.apache.spark.sql.tidemill.sum.TaskSums.fromBytes(sent)
     assert received.total() == 4
     assert received.merge(sums(spark, (1, 0, 10, 1))).total() == 5
 

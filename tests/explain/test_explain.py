@@ -160,7 +160,7 @@ def test_memo_shows_every_expression_and_marks_the_chosen(run: ExplainedPlan) ->
     lines = explained(run, "MEMO").split("\n")
     marked = [line for line in lines if line.lstrip().startswith("* ")]
     assert len(marked) == len(run.explanation.used)
-    groups = list(run.explanation.found.memo.live_groups())
+    groups = list(run.explanation.space.memo.live_groups())
     assert sum("[" in line and "/" in line.rpartition("[")[2] for line in lines) == sum(
         len(g.expressions) for g in groups
     )

@@ -14,8 +14,8 @@ from tests.faults.points import BY_KEY, HALFWAY, KINDS, endure
 from tests.log_of_a_year import grow
 from tidemill.cost.costing import CpuMs
 from tidemill.runtime.storage.log import SPAN
+from tidemill.search.keep import compaction
 from tidemill.search.keep.compaction import Compaction
-from tidemill.search.runs import task
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +58,7 @@ def test_vacuum_of_a_long_log(spark: SparkSession, events: str) -> None:
 
 def test_compaction(spark: SparkSession, view: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every run puts the pieces of its state together that there are."""
-    monkeypatch.setattr(task, "due", lambda found, *_: Compaction(0, 1, CpuMs(0.0)) if len(found) > 1 else None)
+    monkeypatch.setattr(compaction, "due", lambda found, *_: Compaction(0, 1, CpuMs(0.0)) if len(found) > 1 else None)
 
     def prepare(trial: int) -> None:
         for n in range(2):

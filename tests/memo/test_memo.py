@@ -69,7 +69,7 @@ def test_groups_with_one_expression_in_common_merge_and_so_do_their_users() -> N
     found.add(new, scan(0), "r", "p")
     assert found.find(old) == found.find(new)
     assert found.find(a) == found.find(b)
-    assert [e.kind for e in events] == ["merged"]
+    assert [e.kind for e in events].count("merged") == 1
     check(found)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -88,11 +90,11 @@ def test_a_rule_runs_once_for_intervals_that_are_alike() -> None:
     runs: Counter[str] = Counter()
 
     def counted(rule: Rule) -> Rule:
-        def body(m: Match) -> Iterator[Result]:
+        def body(m: Match[Any]) -> Iterator[Result]:
             runs[rule.name] += 1
             return rule.body(m)
 
-        return Rule(rule.name, rule.pack, rule.operators, body, rule.doc)
+        return replace(rule, body=body)
 
     rules = [counted(r) for r in load_rules()]
     explored(BOTH, rules=rules)

@@ -30,10 +30,12 @@ from tidemill.plan.query import Query
 from tidemill.rule.engine import explore
 from tidemill.rule.registry import load_rules
 from tidemill.search.choose.extract import Extractor
+from tidemill.search.contract.kinds import Policy
 from tidemill.search.contract.past import Past, PastRun
 from tidemill.search.contract.request import Measured, PlanRequest, Point
 from tidemill.search.contract.run_plan import RunPlan, Step
 from tidemill.search.contract.stored import Piece
+from tidemill.search.keep import compaction
 from tidemill.search.keep.compaction import Compaction
 from tidemill.search.runs import early, task
 from tidemill.search.runs.explanation import ExplainedPlan
@@ -71,7 +73,7 @@ class Mode:
     shake: int | None = None
     keep: float | None = None
     """Share of the possible states that is kept; None: those that the planner chooses."""
-    policy: str = "AUTO"
+    policy: Policy = "AUTO"
     readable: bool = True
     telling: frozenset[int] | None = None
     """Sources that can tell their changes; None: all."""
@@ -267,7 +269,7 @@ class View:
             patch(mock.patch("tidemill.search.space.space.push_cuts", _checked_cuts))
             if self.mode.shake is not None:
                 patch(mock.patch.object(task, "cost_model", return_value=Shaken(seed=self.mode.shake)))
-            patch(mock.patch.object(task, "due", self._due))
+            patch(mock.patch.object(compaction, "due", self._due))
             if self.mode.early is not None:
                 patch(mock.patch.object(early, "worth_saving", self._worth_saving))
             if share is not None:

@@ -15,8 +15,9 @@ from functools import cmp_to_key
 from typing import Any, TypeAlias
 
 from tests.model.scalars import Env, Row, Scalars, less, same
-from tidemill.plan.expr import Fn, expr_from_json
+from tidemill.plan.expr import Fn
 from tidemill.plan.query import Query
+from tidemill.wire.expressions import expr_from_json
 
 Record: TypeAlias = Mapping[str, Any]
 
@@ -58,6 +59,11 @@ class World:
 def run(node: Mapping[str, Any], world: World) -> Relation:
     """The rows of a wire node, in an arbitrary order."""
     return _Interpreter(world).node(node)
+
+
+def known() -> frozenset[str]:
+    """Names of the nodes that have a meaning here."""
+    return frozenset(name.removeprefix("op_") for name in vars(_Interpreter) if name.startswith("op_"))
 
 
 class _Interpreter:

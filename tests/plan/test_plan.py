@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tidemill.plan.columns import Columns
-from tidemill.plan.expr import Cast, Col, Evaluate, Expr, Fn, Handle, Lit, expr_from_json, expr_to_json, walk
+from tidemill.plan.expr import Cast, Col, Evaluate, Expr, Fn, Handle, Lit, walk
 from tidemill.plan.normal import normalise
 from tidemill.plan.ops import Join, Limit, Project, Tree
 from tidemill.plan.props import Props, derive, equi_keys
 from tidemill.plan.query import Query
 from tidemill.text.canon import state_name
 from tidemill.text.parser import parse_document, parse_query
+from tidemill.wire.expressions import expr_from_json, expr_to_json
 from tidemill.wire.query_document import read_query
 
 SOURCES = """\
@@ -39,6 +40,7 @@ def props(found: Query, tree: Tree | None = None) -> Props:
         Handle(0),
         Lit(None, "void"),
         Fn("if", (Col(0), Lit(1, "long"), Cast(Lit(None, "void"), "long"))),
+        Lit(None, '{"containsNull":true,"elementType":"long","type":"array"}'),
         Cast(Col(1), '{"containsNull":false,"elementType":"double","type":"array"}'),
         Evaluate(2, (Col(1), Col(2))),
     ],

@@ -74,6 +74,7 @@ def test_operators_bind_as_in_sql() -> None:
     [
         ("", "needs a plan"),
         ("mill 3", "unknown operator 'mill'"),
+        ("join outer []\n  scan 0 [#0 := a]\n  scan 1 [#1 := a]", "unknown kind of join 'outer'"),
         ("scan 7 [#0 := a]", "no source 7"),
         ("scan 0 [#0 := q]", "no field 'q'"),
         ("filter [(#5 > 1)]\n  scan 0 [#0 := a]", "column #5"),

@@ -11,10 +11,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "python" / "tidemill"
 ROOMS = (
-    *("errors", "settings", "version"),
-    *("plan", "wire", "text", "tvr", "memo", "rule", "cost"),
+    *("errors", "version"),
+    *("plan", "wire", "text", "tvr", "memo", "rule", "settings", "cost"),
     *(f"search.{room}" for room in ("contract", "space", "choose", "keep", "lower", "runs", "service")),
-    *("explain", "sql", "bridge", "sources"),
+    *("explain", "debug", "sql", "bridge", "sources"),
     *(f"runtime.{room}" for room in ("storage", "view", "before", "run", "judge", "fill", "statements")),
     *("driver", "calibrate", "view", "cli"),
 )

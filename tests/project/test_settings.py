@@ -8,6 +8,7 @@ import pytest
 
 from tidemill import settings
 from tidemill.errors import TidemillError
+from tidemill.rule.pack import built_in_packs
 from tidemill.settings import PlannerSettings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,6 +17,14 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_the_page_is_current() -> None:
     written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     assert written == settings.page(), "run: python -m tidemill.settings > docs/settings.md"
+
+
+def test_each_pack_has_a_switch_whose_meaning_is_what_it_declares() -> None:
+    meanings = {setting.name: setting.doc for setting in settings.SETTINGS}
+    for pack in built_in_packs():
+        assert meanings[f"spark.tidemill.method.{pack.name}.enabled"].endswith(
+            f"the pack `{pack.name}`: {pack.method}."
+        )
 
 
 def test_the_defaults_of_the_registry_are_those_of_the_object() -> None:
@@ -32,6 +41,7 @@ def test_values_are_read() -> None:
             "spark.tidemill.search.timeLimit": "250ms",
             "spark.tidemill.search.processes": " 3 ",
             "spark.tidemill.rules.paths": "/a, /b/c",
+            "spark.tidemill.debug.requests": "/d",
             "spark.tidemill.python": "/usr/bin/python3",
             "spark.tidemill.internal.anything": "1",
             "spark.sql.ansi.enabled": "perhaps",
@@ -42,6 +52,7 @@ def test_values_are_read() -> None:
     assert (read.prefer, read.cost_model, read.objective) == ("affected", "tuples", "last")
     assert (read.time_limit, read.processes) == (0.25, 3)
     assert read.rules_paths == ("/a", "/b/c")
+    assert read.debug_requests == "/d"
 
 
 def test_packs_of_the_user_have_toggles_too() -> None:

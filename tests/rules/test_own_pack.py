@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tidemill.plan.change import SourceChange
-from tidemill.rule.registry import RuleLoadError, load_rules
+from tidemill.rule.pack import RuleLoadError
+from tidemill.rule.registry import load_rules
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.search.service.planner import plan_run
@@ -47,3 +48,22 @@ def test_a_file_without_its_rule_is_an_error(tmp_path: Path) -> None:
         load_rules((str(tmp_path),))
     with pytest.raises(RuleLoadError, match="no folder of rules"):
         load_rules((str(tmp_path / "none"),))
+
+
+def test_a_pack_of_another_name_than_its_folders_is_an_error(tmp_path: Path) -> None:
+    declaration = "from tidemill.rule.pack import Pack\n\nPACK = Pack('{}')\n"
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "__init__.py").write_text(declaration.format("mine"), encoding="utf-8")
+    load_rules((str(mine),))
+    (mine / "__init__.py").write_text(declaration.format("yours"), encoding="utf-8")
+    with pytest.raises(RuleLoadError, match="the folder mine declares a pack yours"):
+        load_rules((str(mine), str(UNDO)))
+
+
+def test_two_packs_of_one_name_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RuleLoadError, match="two packs are called undo"):
+        load_rules((str(UNDO), str(UNDO)))
+    (tmp_path / "delta").mkdir()
+    with pytest.raises(RuleLoadError, match="two packs are called delta"):
+        load_rules((str(tmp_path / "delta"),))

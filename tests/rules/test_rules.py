@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.rules.blocks import perform, read_blocks, rewrite
+from tidemill.rule.pack import built_in_packs
 from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
 
 HERE = Path(__file__).parent
 RULES = {r.name: r for r in load_rules()}
-CITATIONS = (HERE.parents[1] / "rules" / "CITATIONS.md").read_text(encoding="utf-8")
+FOLDER = HERE.parents[1] / "rules"
+CITATIONS = (FOLDER / "CITATIONS.md").read_text(encoding="utf-8")
 FILES = sorted(HERE.glob("*.txt"))
 WAYS = {"expect", "expect-not", "disable"}
 
@@ -59,3 +61,11 @@ def test_each_docstring_has_its_five_parts(rule: Rule) -> None:
     assert keys, "a citation key"
     for key in keys:
         assert f"**[{key}]**" in CITATIONS, f"[{key}] does not stand in rules/CITATIONS.md"
+
+
+def test_the_readme_lists_the_packs_and_their_rules_in_their_order() -> None:
+    rows = []
+    for pack in built_in_packs():
+        names = ", ".join(f"`{rule.name}`" for rule in RULES.values() if rule.pack == pack.name)
+        rows.append(f"| `{pack.name}` | {pack.published}: {pack.method} | {names} |")
+    assert "\n".join(rows) in (FOLDER / "README.md").read_text(encoding="utf-8")

@@ -12,8 +12,8 @@ from tests.conftest import COSTS, Oracle, free, ordered
 from tests.runtime.test_states import always, entry
 from tidemill.runtime.before import sessions
 from tidemill.runtime.run import steps
+from tidemill.search.keep import compaction, wanted
 from tidemill.search.keep.keeping import worth_ordering
-from tidemill.search.runs import task
 from tidemill.search.space import orders
 
 Refresh = Callable[..., Row]
@@ -37,8 +37,8 @@ def looked_up(
     spark: SparkSession, executed: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[], list[list[Any]]]]:
     """What runs have looked up in states, small as they are, since it was asked last, each time."""
-    monkeypatch.setattr(orders, "FROM_ROWS", 1)
-    monkeypatch.setattr(task, "worth_ordering", ordered)
+    monkeypatch.setattr(orders, "LOOK_UP_FROM_ROWS", 1)
+    monkeypatch.setattr(wanted, "worth_ordering", ordered)
     spark.conf.set(COSTS, free("exchange"))
 
     def since() -> list[list[Any]]:
@@ -72,7 +72,7 @@ def test_few_keys_are_looked_up(
     assert [p["order"] for p in state["pieces"]] == ["c0"]
     for first in (None, 0, None):
         if first is not None:
-            monkeypatch.setattr(task, "due", always(first))
+            monkeypatch.setattr(compaction, "due", always(first))
         spark.sql("INSERT INTO many VALUES (7, 1), (7, 2), (12345, 3), (NULL, 4), (30000, 5)")
         looked_up()
         assert refresh("v").kind == "INCREMENTAL"
@@ -91,7 +91,7 @@ def test_a_base_comes_into_order_once_few_keys_were_asked_for_often(
     looked_up: Callable[[], list[list[Any]]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(task, "worth_ordering", worth_ordering)
+    monkeypatch.setattr(wanted, "worth_ordering", worth_ordering)
     spark.conf.set(COSTS, free("exchange", "step", "hash", "write", "order"))
     spark.sql("CREATE TABLE many (k INT, v BIGINT) USING delta")
     spark.sql(f"INSERT INTO many SELECT id, id FROM range({GROUPS})")
@@ -158,7 +158,7 @@ def test_a_text_that_cannot_be_told_is_looked_for_in_all_rows(
 
 
 def test_pages_without_the_key_are_not_read(spark: SparkSession, db: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task, "worth_ordering", ordered)
+    monkeypatch.setattr(wanted, "worth_ordering", ordered)
     rows = 100_000
     spark.sql(f"CREATE TABLE many USING delta AS SELECT id AS k, id AS v FROM range({rows}) ORDER BY hash(id)")
     query = "SELECT k, sum(v) AS s FROM many GROUP BY k"

@@ -14,8 +14,8 @@ from pyspark.sql import Row, SparkSession
 from tests.conftest import Oracle, files_under, location_of, newest_entry
 from tidemill.cost.costing import CpuMs
 from tidemill.search.contract.stored import Piece
+from tidemill.search.keep import compaction
 from tidemill.search.keep.compaction import Compaction
-from tidemill.search.runs import task
 
 Refresh = Callable[..., Row]
 BY_KEY = "SELECT k, sum(v) AS s, count(*) AS n, avg(v / 3.0D) AS a FROM events GROUP BY k"
@@ -73,7 +73,7 @@ def test_states_put_together_are_what_they_were(
 ) -> None:
     query = query.replace("events", "deltas")
     spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
-    monkeypatch.setattr(task, "due", always(first))
+    monkeypatch.setattr(compaction, "due", always(first))
     compacted = []
     for n in range(3, 6):
         change(spark, n)
@@ -94,7 +94,7 @@ def test_groups_that_are_gone_go_with_the_next_base(
     spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
     spark.sql("DELETE FROM deltas WHERE k = 1")
     refresh("v")
-    monkeypatch.setattr(task, "due", always(0))
+    monkeypatch.setattr(compaction, "due", always(0))
     spark.sql("INSERT INTO deltas VALUES (2, 1, 'x')")
     refresh("v")
     (state,) = entry(spark)["states"].values()
@@ -122,7 +122,7 @@ def test_a_compaction_that_is_cut_off_is_made_again(
     spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {BY_KEY}")
     spark.sql("INSERT INTO events SELECT 1, id, 'x' FROM range(200000)")
     refresh("v")
-    monkeypatch.setattr(task, "due", always(0))
+    monkeypatch.setattr(compaction, "due", always(0))
     spark.sql("INSERT INTO events VALUES (2, 1, 'x')")
     before = files_under(root(spark))
 

@@ -13,9 +13,8 @@ from tidemill.explain.document import document
 from tidemill.plan.change import SourceChange
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.contract.stored import Piece
-from tidemill.search.keep.compaction import SHARE, due
+from tidemill.search.keep.compaction import MOST_UNREAD, SHARE, due
 from tidemill.search.runs.explanation import ExplainedPlan
-from tidemill.search.runs.task import MOST_UNREAD
 from tidemill.search.service.planner import plan_run
 from tidemill.text.parser import parse_query
 

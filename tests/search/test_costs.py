@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cost_model.default import MODEL
 from tidemill.cost.costing import BROADCAST_ROWS, Facts, Read, Rows, row_bytes
-from tidemill.plan.ops import Join, Keys, Op
+from tidemill.cost.kept import KeptRows, StateRows
+from tidemill.plan.kinds import JoinKind, StatePart
+from tidemill.plan.ops import HeldScan, Join, Keys, Op, ResultScan, StateScan
 from tidemill.text.parser import parse_query
 from tidemill.tvr.form import DELTA, SNAPSHOT, FormKind
 
-FACTS = Facts(parse_query("source 0 t [a: long] rows=10\nscan 0 [#0 := a]\n"), (), {}, {})
+PARTS: tuple[StatePart, ...] = ("", "before", "since")
+FACTS = Facts(parse_query("source 0 t [a: long] rows=10\nscan 0 [#0 := a]\n"), (), {})
 NARROW, WIDE = row_bytes(["long"] * 2), row_bytes(["string"] * 10)
 ROWS = 200_000.0
 
@@ -24,7 +29,7 @@ def cost(op: Op, *reads: Read) -> float:
 
 
 @pytest.mark.parametrize("kind", ["inner", "left", "semi", "anti", "existence"])
-def test_what_is_broadcast_is_told_from_bytes(kind: str) -> None:
+def test_what_is_broadcast_is_told_from_bytes(kind: JoinKind) -> None:
     """Spark goes by them; a change, which it is told to broadcast, goes by its rows."""
     join = Join(kind, ())
     narrow, wide = (cost(join, side(1e7), side(ROWS, width)) for width in (NARROW, WIDE))
@@ -43,3 +48,15 @@ def test_each_join_and_each_grouping_is_an_exchange() -> None:
     assert cost(Join("inner", ()), *nothing) == 2 * MODEL.exchange
     assert cost(Join("left", ()), *nothing[:2]) == MODEL.exchange
     assert cost(Keys(((),)), nothing[0]) == MODEL.exchange
+
+
+def test_what_is_kept_has_the_rows_that_were_counted() -> None:
+    """Parts of a state that nobody counted are taken for the whole, what is unknown for next to nothing."""
+    kept = KeptRows({"s": StateRows(10.0, segments=4.0, before=7.0), "t": StateRows(before=0.0)}, held=0.0)
+    facts = replace(FACTS, kept=kept)
+    parts = {(name, part): facts.kept_rows(StateScan(name, "", (), part)) for name in "stu" for part in PARTS}
+    assert [parts["s", part] for part in PARTS] == [10.0, 7.0, 10.0]
+    assert [parts["t", part] for part in PARTS] == [1.0, 0.0, 1.0]
+    assert [parts["u", part] for part in PARTS] == [1.0, 1.0, 1.0]
+    assert (facts.kept_rows(HeldScan(())), facts.kept_rows(ResultScan(()))) == (0.0, 1.0)
+    assert (facts.segments("s"), facts.segments("u"), kept.size("s"), kept.size("t")) == (4.0, 0.0, 10.0, 0.0)

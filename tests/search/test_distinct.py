@@ -7,11 +7,11 @@ from math import exp, inf
 import pytest
 
 from cost_model.default import MODEL
-from tidemill.cost.costing import CONTENT
-from tidemill.cost.distinct import GROUPED
+from tidemill.cost.guesses import GROUPED_VALUES
+from tidemill.cost.kept import KeptRows
 from tidemill.plan.change import SourceChange
 from tidemill.rule.engine import Budget
-from tidemill.search.space.space import Kept, normal_query, space
+from tidemill.search.space.space import Kept, SpaceRequest, explore_space, normal_query
 from tidemill.text.parser import parse_query
 
 SOURCES = """\
@@ -32,8 +32,8 @@ def rows(text: str, *inputs: str, content: float | None = None) -> float:
         n: SourceChange(changed=True, old_readable=True, rows=s.rows, inserts=10.0, deletes=10.0)
         for n, s in query.sources.items()
     }
-    kept = Kept(None, rows={} if content is None else {CONTENT: content})
-    found = space(query, [change], 1, [], MODEL, Budget(), kept)
+    kept = Kept(None, rows=KeptRows(content=content))
+    found = explore_space(SpaceRequest(query, [change], 1, kept), [], MODEL, Budget())
     return found.facts.sizes[found.root]
 
 
@@ -62,9 +62,9 @@ def test_rows_that_have_a_partner() -> None:
 
 
 def test_groups() -> None:
-    assert rows("aggregate keys=[#20 := #4] calls=[#21 := sum(#3)]", L) == pytest.approx(GROUPED)
+    assert rows("aggregate keys=[#20 := #4] calls=[#21 := sum(#3)]", L) == pytest.approx(GROUPED_VALUES)
     by_two = "aggregate keys=[#20 := #4, #22 := #1] calls=[#21 := sum(#3)]"
-    assert rows(by_two, L) == pytest.approx(GROUPED**2)
+    assert rows(by_two, L) == pytest.approx(GROUPED_VALUES**2)
     assert rows("aggregate keys=[] calls=[#21 := sum(#3)]", L) == 1
 
 
@@ -77,7 +77,7 @@ def test_groups_by_what_equals_what_it_is_computed_of() -> None:
     text = "aggregate keys=[#30 := #22] calls=[#31 := count()]\n  filter [(#21 = #22)]\n"
     text += "    project [#21, #22 := (#21 + 1)]\n"
     text += "      aggregate keys=[#20 := #4] calls=[#21 := count(#3)]"
-    assert 1 <= rows(text, f"      {L}") <= GROUPED
+    assert 1 <= rows(text, f"      {L}") <= GROUPED_VALUES
 
 
 def test_groups_that_were_counted() -> None:
@@ -85,6 +85,8 @@ def test_groups_that_were_counted() -> None:
     assert rows("aggregate keys=[#20 := #4] calls=[#21 := sum(#3)]", L, content=3.0) == 3.0
     query = normal_query(parse_query(f"{SOURCES}aggregate keys=[#20 := #4, #22 := #1] calls=[]\n  {L}"))
     there = {n: SourceChange(changed=False, old_readable=True, rows=s.rows) for n, s in query.sources.items()}
-    distinct = space(query, [there], 1, [], MODEL, Budget(), Kept(None, rows={CONTENT: 50.0})).facts.distinct
+    distinct = explore_space(
+        SpaceRequest(query, [there], 1, Kept(None, rows=KeptRows(content=50.0))), [], MODEL, Budget()
+    ).facts.distinct
     assert distinct is not None
     assert [distinct.number(keys) for keys in ({20, 22}, {20}, {22}, {20, 21})] == [50.0, 50.0, 50.0, inf]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cost_model.default import MODEL
 from tidemill.cost.costing import Facts
 from tidemill.memo.memo import Memo, Node, Ref
 from tidemill.plan.change import SourceChange
-from tidemill.plan.ops import Changes, Net, Scan
+from tidemill.plan.ops import Changes, Net, Scan, StateScan
+from tidemill.search.choose.allowed import AllBut, Allowed
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.space.space import step_of
 from tidemill.text.parser import parse_query
@@ -35,7 +38,7 @@ def cyclic() -> tuple[Memo, Extractor, int, int]:
     delta, new = memo.change(0, DELTA), memo.moment(0, SNAPSHOT, old=False)
     memo.add(delta, Node(Net((0, 1)), (Ref(0, at(SNAPSHOT, NEW)),)), "r", "p")
     memo.add(new, Node(Net((0, 1)), (Ref(0, over(DELTA, SYMBOLIC)),)), "r", "p")
-    facts = Facts(query, ({0: CHANGE},), {}, {})
+    facts = Facts(query, ({0: CHANGE},), {})
     return memo, Extractor(memo, MODEL, facts), delta, new
 
 
@@ -50,15 +53,34 @@ def test_a_cycle_is_entered_where_it_is_cheapest() -> None:
     columns = ((0, "a"), (1, "b"))
     memo.add(delta, Node(Changes(0, columns, OLD, NEW)), "r", "p")
     memo.add(new, Node(Scan(0, columns, NEW)), "r", "p")
-    extractor = Extractor(memo, MODEL, Facts(memo.query, ({0: CHANGE},), {}, {}))
+    extractor = Extractor(memo, MODEL, Facts(memo.query, ({0: CHANGE},), {}))
     choices = [extractor.best(g) for g in (delta, new)]
     assert [type(c.expression.op) for c in choices if c and c.expression] == [Changes, Net]
     extractor.stage(delta)
     staged = extractor.best(delta)
     assert staged is not None
     assert staged.expression is None
-    assert extractor.is_staged(delta)
     only = Extractor(
-        memo, MODEL, Facts(memo.query, ({0: CHANGE},), {}, {}), lambda _g, e: not isinstance(e.op, Changes | Net)
+        memo, MODEL, Facts(memo.query, ({0: CHANGE},), {}), lambda _g, e: not isinstance(e.op, Changes | Net)
     )
     assert only.best(delta) is None
+
+
+def test_what_a_plan_may_use() -> None:
+    """Each restriction bars what it names, and nothing else."""
+    memo, _, delta, new = cyclic()
+    columns = ((0, "a"), (1, "b"))
+    memo.add(delta, Node(Net((0,)), (Ref(0, at(SNAPSHOT, NEW)),)), "r", "recompute")
+    memo.add(new, Node(Scan(0, columns, NEW)), "r", "core")
+    memo.add(new, Node(StateScan("s", "", ())), "r", "core")
+
+    def refused(**restrictions: Any) -> list[tuple[int, str, str]]:
+        allowed = Allowed(memo, **restrictions)
+        places = [(group, e) for group in (delta, new) for e in memo.group(group).expressions]
+        return [(g, type(e.op).__name__, e.pack) for g, e in places if not allowed.allows(g, e)]
+
+    changes = [(delta, "Net", "p"), (delta, "Net", "recompute")]
+    assert refused() == refused(states={"s"}) == refused(recompute={delta}) == []
+    assert refused(barred={(delta, Net)}) == changes
+    assert refused(past=False) == refused(states=()) == [(new, "StateScan", "core")]
+    assert refused(packs={"core", "p"}) == refused(recompute=()) == refused(recompute=AllBut({delta})) == changes[1:]

@@ -16,11 +16,10 @@ from tidemill.rule.engine import Budget
 from tidemill.rule.registry import load_rules
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.contract.request import PlanRequest
-from tidemill.search.keep import keeping
+from tidemill.search.keep import keeping, wanted
 from tidemill.search.keep.keeping import Prices, Scenario
-from tidemill.search.runs import task
 from tidemill.search.service.planner import plan_run
-from tidemill.search.space.space import Kept, normal_query, space
+from tidemill.search.space.space import Kept, SpaceRequest, explore_space, normal_query
 from tidemill.settings import PlannerSettings
 from tidemill.text.parser import parse_query
 from tidemill.tvr.form import SNAPSHOT, at
@@ -62,11 +61,11 @@ def test_no_other_states_are_better(query: str) -> None:
 
     parsed = parse_query(SOURCES + query)
     sources = {n: SourceChange(changed=True, old_readable=True, rows=ROWS[n]) for n in parsed.sources}
-    with mock.patch.object(task, "worth_keeping", recorded):
+    with mock.patch.object(wanted, "worth_keeping", recorded):
         first = PlanRequest(parsed, "AUTO", sources, frozenset(), first=True, full_reason=None, settings=UNHURRIED)
         assert plan_run(first).states
     ((scenarios, prices, kept),) = tried
-    names = sorted({c.name for c in scenarios[0].found.candidates})
+    names = sorted({c.name for c in scenarios[0].space.candidates})
     every = [frozenset(some) for number in range(len(names) + 1) for some in combinations(names, number)]
     assert kept == min(every, key=lambda some: keeping._cost(scenarios, prices, some))
 
@@ -75,7 +74,9 @@ def test_a_state_is_brought_up_to_date_for_what_has_changed() -> None:
     """Of a million rows and a thousand changed ones, those alone are grouped."""
     parsed = normal_query(parse_query(SOURCES + over(ALL, ORDERS, LINES, CUSTOMERS)))
     change = SourceChange(changed=True, old_readable=True, rows=6e6, inserts=500, deletes=500)
-    found = space(parsed, [dict.fromkeys(parsed.sources, change)], 1, load_rules(), MODEL, Budget(), Kept(None))
+    found = explore_space(
+        SpaceRequest(parsed, [dict.fromkeys(parsed.sources, change)], 1, Kept(None)), load_rules(), MODEL, Budget()
+    )
     extractor = Extractor(found.memo, MODEL, found.facts, lambda _g, e: not isinstance(e.op, Scan))
     rows = [c for c in found.candidates if c.partial is None and found.facts.sizes[c.tvr] > 1e6]
     assert rows

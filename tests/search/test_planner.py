@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from cost_model.default import MODEL
-from tidemill.cost.costing import CONTENT
+from tidemill.cost.kept import KeptRows, StateRows
 from tidemill.errors import TidemillError
 from tidemill.explain import explained
 from tidemill.explain.document import document
@@ -28,7 +28,7 @@ from tidemill.search.runs import task
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.search.runs.task import PlanningTask
 from tidemill.search.service.planner import plan_run
-from tidemill.search.space.space import Kept, normal_query, space
+from tidemill.search.space.space import Kept, SpaceRequest, explore_space, normal_query
 from tidemill.settings import PlannerSettings
 from tidemill.text.parser import parse_query
 
@@ -112,7 +112,9 @@ def test_a_state_of_rows_is_not_looked_for_among_those_of_parts() -> None:
     text = "aggregate keys=[#20 := #9] calls=[#21 := count(*)]\n  limit 2 order=[#10 asc nulls first]\n" + "\n".join(
         "    " + x for x in EXTREMA.splitlines()
     )
-    found = space(normal_query(parse_query(SOURCES + text)), [{0: change()}], 1, [], MODEL, Budget(), Kept(None))
+    found = explore_space(
+        SpaceRequest(normal_query(parse_query(SOURCES + text)), [{0: change()}], 1, Kept(None)), [], MODEL, Budget()
+    )
     every = frozenset(c.name for c in found.candidates)
     with mock.patch.object(PlanningTask, "worth_keeping", return_value=every):
         first = planned(text, first=True)
@@ -124,7 +126,7 @@ def test_a_state_of_rows_is_not_looked_for_among_those_of_parts() -> None:
 def test_a_state_that_is_not_kept_is_no_missing_rule() -> None:
     text = "project [#9]\n  filter [(#10 > 3)]\n    aggregate keys=[#9 := #0] calls=[#10 := first(#1)]\n    " + T
     query = normal_query(parse_query(SOURCES + text))
-    found = space(query, [{0: change()}], 1, [], MODEL, Budget(), Kept(None))
+    found = explore_space(SpaceRequest(query, [{0: change()}], 1, Kept(None)), [], MODEL, Budget())
     names = {type(found.memo.tvrs[c.tvr].expressions[0][0]): c.name for c in found.candidates}
     for operator in (Aggregate, Filter):
         pieces = {names[operator]: [Piece(1, 2_000_000, 2_000_000, 0)]}
@@ -307,7 +309,7 @@ def test_the_plan_says_why_its_search_stopped() -> None:
     assert document(plan, {})["search"]["stopped"] == "saturated"
     assert "saturated" in explained(plan, "PLAN")
     query = normal_query(parse_query(SOURCES + SUMS))
-    found = space(query, [{0: change()}], 1, [], MODEL, Budget(seconds=-1.0), Kept(None))
+    found = explore_space(SpaceRequest(query, [{0: change()}], 1, Kept(None)), [], MODEL, Budget(seconds=-1.0))
     assert found.explored.stopped == "time limit"
 
 
@@ -316,8 +318,11 @@ def test_what_is_kept_is_followed_however_little_time_there_is() -> None:
     text = "aggregate keys=[#9 := #3] calls=[#12 := sum(#1)]\n  join inner [(#0 = #2)]\n" + indent(T + U, "  ")
     filled = planned(text, first=True)
     query, changes = normal_query(parse_query(SOURCES + text)), [{0: change(), 1: change()}]
-    every = {c.name for c in space(query, changes, 1, load_rules(), MODEL, Budget(), Kept(None)).candidates}
-    own = {c.name for c in space(query, changes, 1, [], MODEL, Budget(), Kept(None)).candidates}
+    every = {
+        c.name
+        for c in explore_space(SpaceRequest(query, changes, 1, Kept(None)), load_rules(), MODEL, Budget()).candidates
+    }
+    own = {c.name for c in explore_space(SpaceRequest(query, changes, 1, Kept(None)), [], MODEL, Budget()).candidates}
     assert own < every
     hurried = PlannerSettings(time_limit=0.0)
     plan = planned(text, states=frozenset(every), chosen=filled.chosen, settings=hurried)
@@ -330,11 +335,18 @@ def test_rows_that_were_written_stand_for_estimates() -> None:
     """The content's rows, and those of states: more or fewer than the model says."""
     query = normal_query(parse_query(SOURCES + SUMS))
     for rows in (10.0, 900_000.0):
-        whole = space(query, [{0: change()}], 1, [], MODEL, Budget(), Kept({}, rows={CONTENT: rows}))
-        assert whole.facts.sizes[whole.root] == whole.facts.kept[CONTENT] == rows
-        every = space(query, [{0: change()}], 1, [], MODEL, Budget(), Kept(None))
+        whole = explore_space(
+            SpaceRequest(query, [{0: change()}], 1, Kept({}, rows=KeptRows(content=rows))), [], MODEL, Budget()
+        )
+        assert whole.facts.sizes[whole.root] == whole.facts.kept.content == rows
+        every = explore_space(SpaceRequest(query, [{0: change()}], 1, Kept(None)), [], MODEL, Budget())
         groups = next(c for c in every.candidates if c.partial is not None)
-        kept = space(query, [{0: change()}], 1, [], MODEL, Budget(), Kept(None, rows={groups.name: rows}))
+        kept = explore_space(
+            SpaceRequest(query, [{0: change()}], 1, Kept(None, rows=KeptRows({groups.name: StateRows(rows)}))),
+            [],
+            MODEL,
+            Budget(),
+        )
         assert kept.facts.sizes[groups.tvr] == rows
 
 

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from benchmarks.planning import over as over_points
 from cost_model.default import DefaultCostModel
+from tests.search.test_cases import SOURCES, VIEWS
 from tidemill.cost.costing import CpuMs, Facts, Read, Rows
+from tidemill.explain.document import document
 from tidemill.memo.memo import Memo, Node, Ref
 from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Changes, Negate, Net, Op, Scan, Sum
@@ -18,6 +21,7 @@ from tidemill.search.choose import sharing
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.choose.settle import Run
 from tidemill.search.choose.sharing import Shared, Start, TimeLimit, cheapest, share
+from tidemill.search.contract.kinds import Policy
 from tidemill.search.contract.request import PlanRequest, Point, planned_with
 from tidemill.search.service.planner import plan_run
 from tidemill.search.space.space import step_of
@@ -55,7 +59,7 @@ def change(inserts: float, *, changed: bool = True) -> SourceChange:
 def extractor(
     memo: Memo, model: Fixed, steps: Sequence[SourceChange], prices: Sequence[float], prefer: str | None = None
 ) -> Extractor:
-    facts = Facts(memo.query, tuple({0: s} for s in steps), {}, {})
+    facts = Facts(memo.query, tuple({0: s} for s in steps), {})
     runs = [Run(i + 1, price) for i, price in enumerate(prices)]
     return Extractor(memo, model, facts, prefer=prefer, runs=runs)
 
@@ -87,6 +91,35 @@ def test_early_work_pays_where_it_is_cheap_enough(price: float, cost: float, ear
     assert found.cost(group, 1) == pytest.approx(cost)
     if early is not None:
         assert found.saved_by(group, 1) == ([(group, 0)] if early else [])
+
+
+@pytest.mark.parametrize("price", [0.0, 0.5, 1.0, 3.0])
+def test_a_preferred_pack_is_heard_at_any_price_and_costs_what_it_costs(price: float) -> None:
+    memo, whole = read_twice()
+    delta = Ref(0, over(DELTA, SYMBOLIC))
+    memo.add(whole, Node(Sum(), (delta, Node(Negate(), (Node(Negate(), (delta,)),)))), "r", "q")
+    model = Fixed(costs={Net: 10.0, Negate: 1.0})
+    for prefer, negations in ((None, 1), ("p", 1), ("q", 2)):
+        found = extractor(memo, model, [change(5.0)], [price], prefer)
+        plan = found.planned([whole], 0)
+        computed = [p.choice.expression for p in plan if p.choice.expression is not None]
+        if prefer or price:  # otherwise nothing is cheaper than anything
+            assert sum(isinstance(e.op, Negate) for e in computed) == negations
+        assert found.cost(whole) == pytest.approx(price * (2 * 10.0 + negations), abs=0.0 if price else 1e-9)
+        # Of the change, read twice: to compute it once saves 10, writing it and loading it twice costs 5 + 2 * 4.
+        assert found.gains(plan)[memo.change(0, DELTA), 0] == pytest.approx(price * (10.0 - 13.0))
+    unpreferred = extractor(memo, model, [change(5.0)], [price], "q")
+    others = [e for e in memo.group(whole).expressions if e.pack == "p"]
+    weighed = [choice for e in others if (choice := unpreferred.making(whole).weighed(whole, e)) is not None]
+    assert [choice.unpreferred for choice in weighed] == [1]
+    assert weighed[0].cost == pytest.approx(price * 21.0)
+
+
+@pytest.mark.parametrize("pack", ["affected", "positive_negative"])
+def test_a_preferred_pack_is_heard_by_runs_that_cost_nothing(pack: str) -> None:
+    request = over_points(parse_query(SOURCES + VIEWS["left join"]), 2, PlannerSettings(prefer=pack))
+    free = replace(request, price=0.0, ahead=tuple(replace(point, price=0.0) for point in request.ahead))
+    assert pack in document(plan_run(free), {})["methods"]
 
 
 SUMS = """\
@@ -134,7 +167,7 @@ MAXIMA = SUMS.replace("sum", "max")
     ],
 )
 def test_what_is_expected_to_come_decides_whether_early_work_pays(
-    price: float, more: float, policy: str, early: bool
+    price: float, more: float, policy: Policy, early: bool
 ) -> None:
     """The largest values of the groups that changed are read from the whole table: twice, if more is to come.
 

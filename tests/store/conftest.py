@@ -27,12 +27,14 @@ class Store:
         self._scala = self._jvm.org.apache.spark.sql.tidemill
 
     def invoke(self, method: str, request: Mapping[str, Any] | None = None) -> Any:
-        answer = getattr(self._scala.Store, method)(self._session, self._json(request or {}))
-        return json.loads(self._scala.Json.print(answer))
+        answer = getattr(self._scala.bridge.Store, method)(self._session, self._json(request or {}))
+        return json.loads(self._scala.base.Json.print(answer))
 
     def describe(self, name: str) -> dict[str, Any]:
         """The source entry of a table or path that can stand in FROM."""
-        described: dict[str, Any] = json.loads(self._scala.Json.print(self._scala.Sources.describe(self._leaf(name))))
+        described: dict[str, Any] = json.loads(
+            self._scala.base.Json.print(self._scala.source.Sources.describe(self._leaf(name)))
+        )
         return described
 
     def pin(self, name: str, since: Any = None) -> tuple[Any, Any]:
@@ -41,11 +43,11 @@ class Store:
         return answer["positions"][0], answer["changes"][0]
 
     def snapshot(self, name: str, fields: Sequence[str], at: Any) -> DataFrame:
-        plan = self._scala.Sources.snapshot(self._session, self._leaf(name), self._seq(fields), self._json(at))
+        plan = self._scala.source.Sources.snapshot(self._session, self._leaf(name), self._seq(fields), self._json(at))
         return self._frame(plan)
 
     def changes(self, name: str, fields: Sequence[str], since: Any, to: Any) -> DataFrame:
-        plan = self._scala.Sources.changes(
+        plan = self._scala.source.Sources.changes(
             self._session, self._leaf(name), self._seq(fields), self._json(since), self._json(to)
         )
         return self._frame(plan)
@@ -59,7 +61,7 @@ class Store:
         return DataFrame(frame, self.spark)
 
     def _json(self, value: Any) -> Any:
-        return self._scala.Json.parse(json.dumps(value))
+        return self._scala.base.Json.parse(json.dumps(value))
 
     def _seq(self, values: Sequence[str]) -> Any:
         return self._jvm.PythonUtils.toSeq(list(values))

@@ -22,7 +22,6 @@ from tests.system.bags import Values, compare, contents, net_change
 from tests.system.changes import SQL_TYPES, Scenario, insert, scenarios, values
 from tests.system.queries import COLUMNS, Query, queries
 from tidemill.search.lower import state as lower_state
-from tidemill.search.runs import task
 from tidemill.search.space import orders
 from tidemill.settings import PACKS
 
@@ -98,8 +97,8 @@ def run(spark: SparkSession, scenario: Scenario, wanted: list[tuple[Query, Mode]
     thresholds = ExitStack()
     if len(wanted[0][0].text) % 2:
         thresholds.enter_context(mock.patch.object(lower_state, "TOUCHED_FROM_ROWS", 0))
-        thresholds.enter_context(mock.patch.object(orders, "FROM_ROWS", 0))
-        thresholds.enter_context(mock.patch.object(task, "worth_ordering", ordered))
+        thresholds.enter_context(mock.patch.object(orders, "LOOK_UP_FROM_ROWS", 0))
+        thresholds.enter_context(mock.patch.object(wanted, "worth_ordering", ordered))
         spark.conf.set(COSTS, free("exchange"))
         thresholds.callback(spark.conf.unset, COSTS)
     try:

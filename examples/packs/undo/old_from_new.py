@@ -10,7 +10,7 @@ from tidemill.rule.rule import rule
 
 
 @rule(Scan)
-def old_from_new(m: Match) -> Iterator[Result]:
+def old_from_new(m: Match[Scan]) -> Iterator[Result]:
     """The old content of a table is its new content less what has changed.
 
     Matches:  scan R              Yields:  R.old = R.new - delta R

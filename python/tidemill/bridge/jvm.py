@@ -1,4 +1,4 @@
-"""The JVM as the planner sees it: methods of `org.apache.spark.sql.tidemill.Bridge`, one JSON text each way."""
+"""The JVM as the planner sees it: methods of `org.apache.spark.sql.tidemill.bridge.Bridge`, one JSON text each way."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from py4j.java_gateway import GatewayClient, JavaClass, JavaObject
 from tidemill.errors import TidemillError
 from tidemill.version import __version__
 
-BRIDGE = "org.apache.spark.sql.tidemill.Bridge"
-FAILURES = "org.apache.spark.sql.tidemill.Failures"
+BRIDGE = "org.apache.spark.sql.tidemill.bridge.Bridge"
+FAILURES = "org.apache.spark.sql.tidemill.bridge.Failures"
 
 
 class JvmFailure(Exception):  # noqa: N818  # a Throwable of the JVM, under its name in the contract

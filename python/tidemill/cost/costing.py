@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NewType, Protocol, runtime_checkable
 
-from tidemill.cost.distinct import GROUP_SHARE, Distinct
+from tidemill.cost.distinct import Distinct
+from tidemill.cost.guesses import PART_ROW_BYTES, VALUES_PER_ROW
+from tidemill.cost.kept import NOTHING_COUNTED, KeptRows
 from tidemill.plan.change import SourceChange
 from tidemill.plan.expr import Expr
 from tidemill.plan.ops import HeldScan, Op, ResultScan, StateScan
@@ -25,8 +27,6 @@ PAGE_ROWS = 1_000
 """Rows of a page of a file in order: what is read for a key."""
 LONG_DIGITS = 18
 """Of a decimal that is kept in a long."""
-CONTENT, HELD = "", "held"
-"""Names, among what is kept, of the view's content and of its change that is held back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,7 @@ class Facts:
         query: the query and its expressions.
         steps: size and change of each source, for each step of the timeline.
         selectivity: of each join of the query, by its condition: rows out per product of rows in.
-        kept: rows of what is kept, by name: states (`NAME before` and `NAME since` for parts of them, `NAME segments`
-            for all pieces but the first), the view's result ("") and its change that is held back ("held").
+        kept: rows of what is kept.
         known: rows of groups that were measured, or that are given, instead of being estimated.
         sizes: rows of each relation by number, once: they are the same in whichever way it is written.
         distinct: how many values columns have; None if nothing is known.
@@ -47,7 +46,7 @@ class Facts:
     query: Query
     steps: tuple[Mapping[int, SourceChange], ...]
     selectivity: Mapping[tuple[Expr, ...], float]
-    kept: Mapping[str, float]
+    kept: KeptRows = NOTHING_COUNTED
     known: Mapping[int, Rows] = field(default_factory=dict)
     sizes: Mapping[int, float] = field(default_factory=dict)
     distinct: Distinct | None = None
@@ -55,7 +54,7 @@ class Facts:
     def groups(self, keys: Iterable[Expr], rows: float) -> float:
         """How many different values keys have in so many rows."""
         if self.distinct is None:
-            return rows * GROUP_SHARE
+            return rows * VALUES_PER_ROW
         return self.distinct.number({column for key in keys for column in self.query.columns_of(key)}, rows)
 
     def source_at(self, source: int, time: Time | None) -> SourceChange | None:
@@ -82,22 +81,13 @@ class Facts:
 
     def segments(self, state: str) -> float:
         """Rows of a state's pieces after the first."""
-        return self.kept.get(f"{state} segments", 0.0)
+        return self.kept.state(state).segments
 
     def kept_rows(self, op: StateScan | ResultScan | HeldScan) -> float:
         """Rows of what a scan of something kept reads."""
-        match op:
-            case StateScan(name, _, _, part):
-                whole = self.kept.get(name, 1.0)
-                return self.kept.get(f"{name} {part}", whole) if part else whole
-            case HeldScan():
-                return self.kept.get(HELD, 1.0)
-            case ResultScan():
-                return self.kept.get(CONTENT, 1.0)
+        return self.kept.read(op)
 
 
-ROW_BYTES = 48
-"""Of a row of five columns: that of a part of a rule's result is taken for one."""
 _VALUE_BYTES = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "date": 4, "float": 4, "string": 20, "binary": 100}
 
 
@@ -118,18 +108,22 @@ def _value_bytes(kind: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What an operator reads: a group, its rows, and which kind of form of a relation it is (None: of none).
+    """What an operator reads.
 
-    `settled`: rows of these that come from a state's base, where each key has its rows once and for all: to bring
-    others together with them, they need not be brought together themselves. `row_bytes`: of a row, as Spark counts
-    them when it decides what to broadcast.
+    Attributes:
+        group: its number.
+        rows: how many there are.
+        form: the kind of form of a relation that it is; None if it is of none.
+        from_base: rows of these that come from a state's base, where each key has its rows once and for all: to bring
+            others together with them, they need not be brought together themselves.
+        row_bytes: bytes of a row, as Spark counts them when it decides what to broadcast.
     """
 
     group: int
     rows: Rows
     form: FormKind | None
-    settled: Rows = NO_ROWS
-    row_bytes: int = ROW_BYTES
+    from_base: Rows = NO_ROWS
+    row_bytes: int = PART_ROW_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import exp, inf, prod
 
+from tidemill.cost.guesses import GROUPED_VALUES, VALUES_PER_ROW
 from tidemill.memo.memo import Memo
 from tidemill.plan.expr import Col
 from tidemill.plan.ops import Aggregate, Filter, Join, Op, Project, Scan, Tree, Union
-
-GROUPED = 200.0
-"""Distinct values of a column by which the query groups, as far as is known."""
-GROUP_SHARE = 0.2
-"""Distinct values per row of columns of one table of which nothing is known."""
 
 
 def met(values: float, rows: float) -> float:
@@ -73,7 +69,7 @@ class Distinct:
         values = self._found[roots]
         if rows == inf:
             return values
-        return rows * GROUP_SHARE if values == inf else met(values, rows)
+        return rows * VALUES_PER_ROW if values == inf else met(values, rows)
 
     def equated(self, a: frozenset[int], b: frozenset[int]) -> float | None:
         """Values of two columns that a join equates; None if one is several columns, or read by no scan."""
@@ -100,8 +96,8 @@ class Distinct:
             scans = self._scans.get(root, frozenset())
             if len(scans) == 1 and not scans <= keyed:
                 (scan,) = scans
-                most = max(1.0, GROUP_SHARE * self._rows[scan])
-                values[scan] = min(most, values.get(scan, 1.0) * (GROUPED if root in self._grouped else most))
+                most = max(1.0, VALUES_PER_ROW * self._rows[scan])
+                values[scan] = min(most, values.get(scan, 1.0) * (GROUPED_VALUES if root in self._grouped else most))
             elif not scans and root in self._made:
                 branches = {frozenset(map(self._root, columns)) for columns in self._made[root]}
                 others *= max(1.0, sum(self._share(columns) for columns in branches))
@@ -111,7 +107,7 @@ class Distinct:
 
     def _share(self, columns: frozenset[int]) -> float:
         """Values of what is computed of columns."""
-        return min(GROUPED, self.number(columns)) if columns else 1.0
+        return min(GROUPED_VALUES, self.number(columns)) if columns else 1.0
 
     def _smallest(self, scans: frozenset[int]) -> tuple[int, float]:
         scan = min(scans, key=lambda s: (self._rows[s], s))

@@ -6,16 +6,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from tidemill.cost.costing import CONTENT, CostModel, Facts, Rows
+from tidemill.cost.costing import CostModel, Facts, Rows
 from tidemill.cost.distinct import Distinct
+from tidemill.cost.guesses import CONDITION_SHARE
+from tidemill.cost.kept import KeptRows
 from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
 from tidemill.plan.expr import Expr
 from tidemill.plan.ops import Aggregate, Join, Scan
 from tidemill.plan.props import equi_keys
-
-OTHER = 0.4
-"""Share of pairs of rows that a condition of a join leaves that equates nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class Sizes:
 
 
 def estimate(
-    sizes: Sizes, root: int, states: Mapping[str, int], measured: Mapping[str, float], partial: Collection[str] = ()
+    sizes: Sizes, root: int, states: Mapping[str, int], measured: KeptRows, partial: Collection[str] = ()
 ) -> tuple[Facts, Mapping[int, float]]:
     """The facts of a planning call, and the rows of each relation before filters.
 
@@ -37,19 +36,19 @@ def estimate(
     Args:
         root: the view's relation.
         states: the relation that each state keeps a form of.
-        measured: rows of states that were written, and of the content: so many their relations have.
+        measured: rows of what was written: so many the relations of states and of the content have.
         partial: states with more rows than the relation that they keep parts of.
     """
     selectivity: dict[tuple[Expr, ...], float] = {}
-    kept: dict[str, float] = {}
     rows: dict[int, Rows] = {}
     base: dict[int, float] = {}
-    known = {number: measured[name] for name, number in states.items() if name in measured}
+    counted = ((number, measured.state(name).whole) for name, number in states.items())
+    known = {number: size for number, size in counted if size is not None}
     at_most = {number for name, number in states.items() if name in partial}
-    if CONTENT in measured:
-        known[root] = measured[CONTENT]
+    if measured.content is not None:
+        known[root] = measured.content
         at_most.discard(root)
-    facts = Facts(sizes.memo.query, sizes.steps, selectivity, kept, sizes=rows)
+    facts = Facts(sizes.memo.query, sizes.steps, selectivity, sizes=rows)
     firsts = ((tvr.number, tvr.expressions[0][0]) for tvr in sizes.memo.tvrs)
     scans = {number: float(sizes.model.rows(op, (), facts)) for number, op in firsts if isinstance(op, Scan)}
     groups = {number: size for number, size in known.items() if number not in at_most}
@@ -65,9 +64,12 @@ def estimate(
         own = float(rows[tvr.number])
         below = max((base[i] for i in inputs), default=own)
         base[tvr.number] = own if isinstance(op, Scan | Aggregate) else max(below, own)
-    kept.update({name: measured.get(name, float(rows[number])) for name, number in states.items()})
-    kept[CONTENT] = float(rows[root])
-    return facts, base
+    kept = {
+        name: state if state.whole is not None else replace(state, whole=float(rows[number]))
+        for name, number in states.items()
+        for state in (measured.state(name),)
+    }
+    return replace(facts, kept=KeptRows(kept, float(rows[root]), measured.held)), base
 
 
 def _join_selectivity(
@@ -85,7 +87,9 @@ def _join_selectivity(
         for i in range(len(inputs))
         if i != j and (equal := equi_keys(op.condition, columns[i], columns[j], memo.query))
     }
-    share = OTHER ** sum(1 for c in op.condition if (info := memo.query.info(c)) is None or info.equal is None)
+    share = CONDITION_SHARE ** sum(
+        1 for c in op.condition if (info := memo.query.info(c)) is None or info.equal is None
+    )
     joined, pending = {0}, set(range(1, len(columns)))
     while pending:
         j = next((j for j in sorted(pending) if any((i, j) in pairs for i in joined)), min(pending))

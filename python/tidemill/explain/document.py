@@ -7,7 +7,6 @@ from typing import Any
 
 from tidemill.memo.memo import Expression
 from tidemill.plan.ops import Changes, HeldScan, LookUp, ResultScan, Scan, StateScan, state_of
-from tidemill.search.choose.settle import preference_apart
 from tidemill.search.runs.explanation import ExplainedPlan, Explanation, PlannedPoint, Used
 from tidemill.search.space.seed import CORE, Candidate, methods_of
 from tidemill.text.printer import Printer
@@ -23,7 +22,7 @@ def document(run: ExplainedPlan, stored: Mapping[str, int]) -> dict[str, Any]:
     of the states that are there.
     """
     why = run.explanation
-    found = why.found
+    space = why.space
     if why.schedule:
         steps = [_planned_steps(why, number) for number in range(len(why.points))]
     else:
@@ -56,17 +55,17 @@ def document(run: ExplainedPlan, stored: Mapping[str, int]) -> dict[str, Any]:
             for a in why.rivals()
         ],
         "search": {
-            "groups": sum(1 for _ in found.memo.live_groups()),
-            "rules_fired": found.explored.rules_fired,
+            "groups": sum(1 for _ in space.memo.live_groups()),
+            "rules_fired": space.explored.rules_fired,
             "milliseconds": round(why.search.seconds * 1000, 1),
-            "stopped": why.search.stopped,
+            "stopped": why.search.stopped.value,
         },
     }
 
 
 def _expected(why: Explanation, point: PlannedPoint) -> dict[str, dict[str, float | None]]:
     """The rows that are expected of each source that changes, since the point that is planned before."""
-    names = {n: s.name for n, s in why.found.memo.query.sources.items()}
+    names = {n: s.name for n, s in why.space.memo.query.sources.items()}
     changing = {n: c for n, c in point.expected.items() if c.changed}
     return {names[n]: {"inserts": _rounded(c.inserts), "deletes": _rounded(c.deletes)} for n, c in changing.items()}
 
@@ -80,12 +79,12 @@ def _priced(costs: Sequence[float], prices: Sequence[float]) -> float:
 
 
 def _methods(why: Explanation) -> list[str]:
-    return methods_of(why.found.memo, [(p.group, e) for p in why.schedule if (e := p.choice.expression) is not None])
+    return methods_of(why.space.memo, [(p.group, e) for p in why.schedule if (e := p.choice.expression) is not None])
 
 
 def _planned_steps(why: Explanation, run: int) -> list[dict[str, Any]]:
     """What is planned for one of several points: computed there, saved for later ones, loaded from earlier ones."""
-    memo = why.found.memo
+    memo = why.space.memo
     printer = Printer(memo.query, memo.columns.name)
     later = {(p.group, p.choice.saved): p for p in why.schedule if p.choice.saved is not None}
     numbers: dict[int, int] = {}
@@ -114,7 +113,7 @@ def _planned_steps(why: Explanation, run: int) -> list[dict[str, Any]]:
     for planned in (p for p in why.schedule if p.run == run):
         choice, e = planned.choice, planned.choice.expression
         if e is not None:
-            own = preference_apart(choice.own) * planned.times
+            own = choice.own * planned.times
             add(planned.group, printer.op(e.op), e.rule, e.pack, _reads(why, e), choice.rows, own)
             steps[-1]["inputs"] = [numbers[i] for i in map(memo.find, e.inputs) if i in numbers]
         elif choice.saved is not None:
@@ -128,7 +127,7 @@ def _planned_steps(why: Explanation, run: int) -> list[dict[str, Any]]:
 
 def _steps(why: Explanation) -> list[dict[str, Any]]:
     """Groups from the leaves up: an expression's inputs come before it."""
-    memo = why.found.memo
+    memo = why.space.memo
     printer = Printer(memo.query, memo.columns.name)
     numbers: dict[int, int] = {}
     steps: list[dict[str, Any]] = []
@@ -191,13 +190,13 @@ def _states(run: ExplainedPlan, steps: list[dict[str, Any]], stored: Mapping[str
     """The states that are kept after the run, and those that could be."""
     kept = {s.name for s in run.states}
     readers = {read.removeprefix("state "): s["id"] for s in steps for read in s["reads"] if read.startswith("state ")}
-    for candidate in {c.name: c for c in run.explanation.found.candidates}.values():
+    for candidate in {c.name: c for c in run.explanation.space.candidates}.values():
         name = candidate.name
         yield {
             "name": name,
             "form": candidate.kind.name,
             "of": _of(run.explanation, candidate),
-            "rows": round(run.explanation.found.facts.kept.get(name, 0.0)),
+            "rows": round(run.explanation.space.facts.kept.size(name)),
             "bytes": stored.get(name),
             "order": _order(run.explanation, candidate),
             "kept": name in kept,
@@ -206,13 +205,13 @@ def _states(run: ExplainedPlan, steps: list[dict[str, Any]], stored: Mapping[str
 
 
 def _of(why: Explanation, candidate: Candidate) -> str:
-    memo = why.found.memo
+    memo = why.space.memo
     return Printer(memo.query, memo.columns.name).op(memo.tvrs[candidate.tvr].expressions[0][0])
 
 
 def _order(why: Explanation, candidate: Candidate) -> str | None:
     """The column that each file of a state's base is in the order of."""
-    fields = {field: why.found.memo.columns.name(column) for column, field, _ in candidate.scan.columns}
+    fields = {field: why.space.memo.columns.name(column) for column, field, _ in candidate.scan.columns}
     return fields.get(why.orders.get(candidate.name, ""))
 
 
@@ -234,7 +233,7 @@ def _why_not(run: ExplainedPlan) -> str:
 
 
 def _reads(why: Explanation, e: Expression) -> list[str]:
-    sources = why.found.memo.query.sources
+    sources = why.space.memo.query.sources
     match e.op:
         case Scan(source, _, time):
             return [f"{sources[source].name}@{time}"]

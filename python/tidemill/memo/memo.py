@@ -15,9 +15,10 @@ from typing import TypeAlias
 
 from tidemill.memo.events import Event, EventKind, Reader
 from tidemill.plan.columns import Columns
-from tidemill.plan.ops import Aggregate, Changes, Op, Scan, Tree
+from tidemill.plan.ops import Aggregate, Changes, Op, QueryOp, Scan, Tree
 from tidemill.plan.props import Props, derive
 from tidemill.plan.query import Query
+from tidemill.text.printer import Printer
 from tidemill.tvr.form import NEW, OLD, Form, FormKind, Link, Span, Time, at, over
 from tidemill.tvr.timeline import Timeline
 
@@ -69,7 +70,7 @@ class Tvr:
     """
 
     number: int
-    expressions: list[tuple[Op, tuple[int, ...]]]
+    expressions: list[tuple[QueryOp, tuple[int, ...]]]
     props: Props
     forms: dict[Form, int] = field(default_factory=dict)
     found: list[tuple[str, str] | None] = field(default_factory=lambda: [None])
@@ -94,16 +95,25 @@ class Memo:
         self.groups: list[Group] = []
         self.links: set[Link] = set()
         self._readers = readers
-        self._tvr_of: dict[tuple[Op, tuple[int, ...]], int] = {}
+        self._tvr_of: dict[tuple[QueryOp, tuple[int, ...]], int] = {}
         self._group_of: dict[tuple[Op, tuple[int, ...]], int] = {}
         self._parent: list[int] = []
         self._read_by: dict[int, set[int]] = defaultdict(set)
         self._absorbed: list[int] = []
 
-    def emit(self, kind: EventKind, rule: str, place: int, detail: str = "") -> None:
+    @property
+    def heard(self) -> bool:
+        """True if somebody reads the events. What takes time to put into words is told only then."""
+        return bool(self._readers)
+
+    def emit(
+        self, kind: EventKind, rule: str, place: int, detail: str = "", *, new: bool = False, seconds: float = 0.0
+    ) -> None:
         """Tell the readers."""
-        for reader in self._readers:
-            reader(Event(kind, rule, place, detail))
+        if self._readers:
+            event = Event(kind, rule, place, detail, new, seconds)
+            for reader in self._readers:
+                reader(event)
 
     # -- relations ----------------------------------------------------------------------------------------------------
 
@@ -111,16 +121,18 @@ class Memo:
         """The relation of a query's tree, with all below it."""
         return self.relation(tree.op, tuple(self.register(i) for i in tree.inputs))
 
-    def relation(self, op: Op, inputs: tuple[int, ...]) -> int:
+    def relation(self, op: QueryOp, inputs: tuple[int, ...]) -> int:
         """The relation that an operator makes of others; the same one each time."""
         key = (op, inputs)
         if key not in self._tvr_of:
             props = derive(op, [self.tvrs[i].props for i in inputs], self.query, self.columns)
             self._tvr_of[key] = len(self.tvrs)
             self.tvrs.append(Tvr(len(self.tvrs), [key], props))
+            if self.heard:
+                self.emit("relation", "", self._tvr_of[key], self._written(op, inputs))
         return self._tvr_of[key]
 
-    def equate(self, tvr: int, op: Op, inputs: tuple[int, ...], rule: str = "", pack: str = "") -> bool:
+    def equate(self, tvr: int, op: QueryOp, inputs: tuple[int, ...], rule: str = "", pack: str = "") -> bool:
         """Record another way to write a relation; False if it was known.
 
         What stands as a relation of its own already has the same forms from then on. The keys of a relation are those
@@ -146,7 +158,13 @@ class Memo:
         self._tvr_of[key] = tvr
         relation.expressions.append(key)
         relation.found.append((rule, pack))
+        self.emit("added", rule, tvr)
         return True
+
+    def _written(self, op: Op, inputs: Sequence[int]) -> str:
+        """An operator over relations as text."""
+        below = f" <- {', '.join(f'R{i}' for i in inputs)}" if inputs else ""
+        return f"{Printer(self.query).op(op)}{below}"
 
     def _unite(self, one: int, other: int, rule: str) -> bool:
         """Let two relations that are the same have the same forms; False if they had."""
@@ -196,17 +214,17 @@ class Memo:
     def form(self, tvr: int, form: Form) -> int:
         """The group of a form. Moments between which nothing below changes are one."""
         relation = self.tvrs[tvr]
-        start, end = (None if t is None else self._settled(relation, t) for t in (form.start, form.end))
+        start, end = (None if t is None else self._unchanged_until(relation, t) for t in (form.start, form.end))
         assert end is not None
         form = Form(form.kind, start, end)
         if form not in relation.forms:
             relation.forms[form] = self._new_group((tvr, form))
         return self.find(relation.forms[form])
 
-    def _settled(self, relation: Tvr, time: Time) -> Time:
+    def _unchanged_until(self, relation: Tvr, time: Time) -> Time:
         if time not in self.timeline.moments:
             raise ValueError(f"{time} lies outside the timeline")
-        return self.timeline.settled(relation.props.sources, time)
+        return self.timeline.unchanged_until(relation.props.sources, time)
 
     def moment(self, tvr: int, kind: FormKind, *, old: bool, span: Span | None = None) -> int:
         """The group of a snapshot-like kind at the start or the end of an interval."""
@@ -265,14 +283,14 @@ class Memo:
     def _placed(self, op: Op, span: Span) -> Op:
         """An operator at the times of an interval; times between which its source does not change are one."""
 
-        def settled(source: int, symbol: Time) -> Time:
-            return self.timeline.settled(frozenset({source}), span.of(symbol))
+        def until(source: int, symbol: Time) -> Time:
+            return self.timeline.unchanged_until(frozenset({source}), span.of(symbol))
 
         match op:
             case Scan(source, columns, symbol) if symbol is not None:
-                return Scan(source, columns, settled(source, symbol))
+                return Scan(source, columns, until(source, symbol))
             case Changes(source, columns, start, end):
-                return Changes(source, columns, settled(source, start), settled(source, end))
+                return Changes(source, columns, until(source, start), until(source, end))
             case _:
                 return op
 
@@ -286,6 +304,7 @@ class Memo:
             return True
         self._group_of[key] = group
         self.groups[group].expressions.append(expression)
+        self.emit("added", expression.rule, group)
         for i in expression.inputs:
             self._read_by[i].add(group)
         return True
@@ -296,7 +315,8 @@ class Memo:
 
     def _join(self, keep: int, other: int, rule: str) -> None:
         keep, other = self._absorb(self.find(keep), self.find(other))
-        self.emit("merged", rule, keep, f"with {other}")
+        if self.heard:
+            self.emit("merged", rule, keep, f"{self.name(other)} is {self.name(keep)}")
 
     def _absorb(self, keep: int, other: int) -> tuple[int, int]:
         """Let one group stand for another as well, that of a form before that of a part; which did, and for which."""
@@ -345,3 +365,8 @@ class Memo:
     def group(self, number: int) -> Group:
         """A group by number, after merges."""
         return self.groups[self.find(number)]
+
+    def name(self, number: int) -> str:
+        """A group for people: the form that it computes, or its number."""
+        about = self.groups[number].about
+        return f"G{number}" if about is None else f"R{about[0]}.{about[1]}"

@@ -20,7 +20,8 @@ import re
 from dataclasses import dataclass, replace
 
 from tidemill.plan.columns import Columns
-from tidemill.plan.expr import ONE, ZERO, Cast, Evaluate, Expr, Handle, Lit, fn, type_to_text
+from tidemill.plan.datatype import type_to_text
+from tidemill.plan.expr import ONE, ZERO, Cast, Evaluate, Expr, Handle, Lit, fn
 from tidemill.plan.query import Call, Query
 
 EXACT_SUM = type_to_text(

@@ -6,13 +6,9 @@ document says of it. The derived forms exist so that rewritten plans can speak o
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
-
-DataType: TypeAlias = Any
-"""A Spark type as parsed `DataType.json`: a string such as `"long"`, or a mapping for nested types."""
+from typing import TypeAlias, assert_never
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,58 +68,6 @@ def fn(name: str, *args: Expr) -> Fn:
     return Fn(name, args)
 
 
-def expr_to_json(expr: Expr) -> dict[str, Any]:
-    """The wire form of an expression."""
-    match expr:
-        case Col(number):
-            return {"col": number}
-        case Handle(number):
-            return {"handle": number}
-        case Lit(value, kind):
-            return {"lit": value, "type": kind}
-        case Fn(name, args):
-            return {"fn": name, "args": [expr_to_json(a) for a in args]}
-        case Cast(child, to):
-            return {"cast": expr_to_json(child), "to": type_from_text(to)}
-        case Evaluate(number, buffers):
-            return {"evaluate": number, "buffers": [expr_to_json(b) for b in buffers]}
-
-
-def expr_from_json(data: Mapping[str, Any]) -> Expr:
-    """The inverse of `expr_to_json`.
-
-    Raises:
-        ValueError: for a form that this version does not know.
-    """
-    match data:
-        case {"col": number}:
-            return Col(number)
-        case {"handle": number}:
-            return Handle(number)
-        case {"lit": value, "type": kind}:
-            return Lit(value, kind)
-        case {"lit": value}:
-            return Lit(value, "integer")
-        case {"fn": name, "args": args}:
-            return Fn(name, tuple(expr_from_json(a) for a in args))
-        case {"cast": child, "to": to}:
-            return Cast(expr_from_json(child), type_to_text(to))
-        case {"evaluate": number, "buffers": buffers}:
-            return Evaluate(number, tuple(expr_from_json(b) for b in buffers))
-        case _:
-            raise ValueError(f"unknown expression on the wire: {data!r}")
-
-
-def type_to_text(kind: DataType) -> str:
-    """A type as hashable text: primitive names stay as they are, nested types become JSON."""
-    return kind if isinstance(kind, str) else json.dumps(kind, sort_keys=True, separators=(",", ":"))
-
-
-def type_from_text(text: str) -> DataType:
-    """The inverse of `type_to_text`."""
-    return json.loads(text) if text.startswith("{") else text
-
-
 def children(expr: Expr) -> Sequence[Expr]:
     """The direct sub-expressions."""
     match expr:
@@ -133,8 +77,10 @@ def children(expr: Expr) -> Sequence[Expr]:
             return (child,)
         case Evaluate(_, buffers):
             return buffers
-        case _:
+        case Col() | Handle() | Lit():
             return ()
+        case _:
+            assert_never(expr)
 
 
 def walk(expr: Expr) -> Iterator[Expr]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tidemill.plan.expr import Cast, Col, DataType, Expr, fn, type_from_text
+from tidemill.plan.datatype import DataType, type_from_text
+from tidemill.plan.expr import Cast, Col, Expr, fn
 
 _EXACT = frozenset(
     {"byte", "short", "integer", "long", "boolean", "date", "timestamp", "timestamp_ntz", "string", "binary"}
@@ -26,6 +27,11 @@ def groupable(column: int, kind: str) -> Expr:
         nested = _ungroupable(parsed["keyType"]) or _ungroupable(parsed["valueType"])
         return fn("to_json", Col(column)) if nested else fn("sort_array", fn("map_entries", Col(column)))
     return fn("to_json", Col(column))
+
+
+def is_groupable(kind: str) -> bool:
+    """Whether Spark itself groups and joins by columns of this type as they are."""
+    return not _ungroupable(type_from_text(kind))
 
 
 def is_exact(kind: str) -> bool:

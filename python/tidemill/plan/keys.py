@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from tidemill.plan.expr import Col, Expr
-from tidemill.plan.ops import Aggregate, Filter, Join, Op, Project, Union, Window
+from tidemill.plan.ops import (
+    Aggregate,
+    Filter,
+    Join,
+    Limit,
+    Opaque,
+    Project,
+    QueryOp,
+    RowWise,
+    Scan,
+    Sort,
+    Union,
+    Window,
+)
 from tidemill.plan.props import equi_keys
 from tidemill.plan.query import Query
 
@@ -24,7 +37,7 @@ class Asked:
 
 
 def asked_below(
-    op: Op, asked: Asked, inputs: Sequence[frozenset[int]], query: Query
+    op: QueryOp, asked: Asked, inputs: Sequence[frozenset[int]], query: Query
 ) -> tuple[Asked | None, ...] | None:
     """Of which keys an operator needs its inputs' rows to have its own of some keys: per input; None for all rows.
 
@@ -51,8 +64,10 @@ def asked_below(
             return _of_an_inner_join(op, asked, inputs, query)
         case Join(kind) if kind != "full":
             return _of_a_left_side(op, asked, inputs, query)
-        case _:
+        case Join() | Scan() | Sort() | Limit() | RowWise() | Opaque():
             return None
+        case _:
+            assert_never(op)
 
 
 def read(on: On, query: Query) -> frozenset[int]:

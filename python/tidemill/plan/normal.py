@@ -21,7 +21,7 @@ def normalise(tree: Tree) -> Tree:
             return Tree(Join("left", condition), (inputs[1], inputs[0]))
         case Join(kind="inner", condition=condition):
             return _flatten(condition, inputs)
-        case _:
+        case _:  # anything else stays as it is
             return Tree(tree.op, inputs)
 
 

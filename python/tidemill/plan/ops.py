@@ -1,15 +1,16 @@
 """Operators of the plan IR: frozen payloads, children kept apart, so that tree and memo share them.
 
 Two families. Those of queries come from the JVM. Those of the rewriter describe forms of time-varying relations;
-`tidemill.search.lower.lower` turns them into the former before anything is sent back.
+`tidemill.search.lower` turns them into the former before anything is sent back.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from tidemill.plan.expr import Expr
+from tidemill.plan.kinds import JoinKind, StatePart
 
 Named: TypeAlias = tuple[tuple[int, Expr], ...]
 """Columns with what computes them: ((column id, expression), ...)."""
@@ -54,7 +55,7 @@ class Project:
 class Join:
     """A join; inner ones take any number of inputs, the others two. `exists` is the column of an existence join."""
 
-    kind: str
+    kind: JoinKind
     condition: tuple[Expr, ...]
     exists: int | None = None
 
@@ -156,16 +157,12 @@ class Empty:
 
 @dataclass(frozen=True, slots=True)
 class StateScan:
-    """A kept state by name: its columns as (column id, field, type).
-
-    `part`: of a state that stands at a later moment than the view's content, what was there at the content's moment
-    ("before"), or what came since ("since"); all of it unless given.
-    """
+    """A kept state by name, or a part of it: its columns as (column id, field, type)."""
 
     name: str
     form: str
     columns: tuple[tuple[int, str, str], ...]
-    part: str = ""
+    part: StatePart = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,19 +327,10 @@ class Less:
     columns: tuple[int, ...]
 
 
-Op: TypeAlias = (
-    Scan
-    | Filter
-    | Project
-    | Join
-    | Aggregate
-    | Union
-    | Sort
-    | Limit
-    | RowWise
-    | Window
-    | Opaque
-    | Changes
+QueryOp: TypeAlias = Scan | Filter | Project | Join | Aggregate | Union | Sort | Limit | RowWise | Window | Opaque
+"""The operators of queries."""
+FormOp: TypeAlias = (
+    Changes
     | Empty
     | StateScan
     | HeldScan
@@ -364,13 +352,16 @@ Op: TypeAlias = (
     | LookUp
     | Less
 )
+"""The operators of the rewriter."""
+Op: TypeAlias = QueryOp | FormOp
+"""All operators. A `match` that must know each of them ends in `assert_never`: mypy names what it forgets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """An operator over its inputs."""
+    """An operator of a query over its inputs."""
 
-    op: Op
+    op: QueryOp
     inputs: tuple[Tree, ...] = ()
 
 
@@ -379,27 +370,27 @@ def state_of(op: Op) -> str | None:
     match op:
         case StateScan(name=name) | LookUp(StateScan(name=name)):
             return name
-        case _:
+        case _:  # of all there are, these two read states
             return None
 
 
 def columns_of(tree: Tree) -> tuple[int, ...]:
     """The column ids of a tree of a query, in order."""
     match tree.op:
-        case Scan(_, columns, _) | Changes(_, columns, _, _):
+        case Scan(_, columns, _):
             return tuple(c for c, _ in columns)
         case Project(columns):
             return tuple(c for c, _ in columns)
         case Aggregate(keys, calls):
             return tuple(c for c, _ in (*keys, *calls))
-        case Union(ids, _) | Empty(ids, _):
-            return ids
-        case RowWise(columns=ids) | Window(columns=ids) | Opaque(columns=ids):
+        case Union(ids, _) | RowWise(columns=ids) | Window(columns=ids) | Opaque(columns=ids):
             return ids
         case Join(kind="inner" | "left" | "right" | "full"):
             return tuple(c for i in tree.inputs for c in columns_of(i))
         case Join(kind="existence", exists=exists):
             assert exists is not None
             return (*columns_of(tree.inputs[0]), exists)
-        case _:
+        case Join() | Filter() | Sort() | Limit():
             return columns_of(tree.inputs[0])
+        case _:
+            assert_never(tree.op)

@@ -1,4 +1,4 @@
-"""Derived properties of operators: columns, keys, reproducibility, and the class of an operator.
+"""Derived properties of operators: columns, keys, reproducibility, and what is never NULL.
 
 Half of the preconditions of rules are questions asked here.
 """
@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
+from typing import assert_never
 
 from tidemill.plan.aggregates import additive, order_sensitive
 from tidemill.plan.columns import Columns
 from tidemill.plan.expr import Col, Expr, Lit
+from tidemill.plan.kinds import JoinKind
 from tidemill.plan.ops import (
     Aggregate,
     Filter,
     Join,
     Limit,
-    Op,
     Opaque,
     Project,
+    QueryOp,
     RowWise,
     Scan,
     Sort,
@@ -28,14 +29,6 @@ from tidemill.plan.ops import (
     WindowCall,
 )
 from tidemill.plan.query import Query
-
-
-class OperatorClass(Enum):
-    """Linear: its delta is itself on the delta. Bilinear: linear in each input. Non-linear: everything else."""
-
-    LINEAR = "linear"
-    BILINEAR = "bilinear"
-    NON_LINEAR = "non-linear"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +52,7 @@ class Props:
     known: frozenset[int] = frozenset()
 
 
-def operator_class(op: Op) -> OperatorClass:
-    """The class of an operator of a query."""
-    match op:
-        case Filter() | Project() | RowWise() | Union() | Scan():
-            return OperatorClass.LINEAR
-        case Join(kind="inner"):
-            return OperatorClass.BILINEAR
-        case _:
-            return OperatorClass.NON_LINEAR
-
-
-def derive(op: Op, inputs: Sequence[Props], query: Query, columns: Columns) -> Props:
+def derive(op: QueryOp, inputs: Sequence[Props], query: Query, columns: Columns) -> Props:
     """Properties of an operator of a query from those of its inputs."""
     sources = frozenset[int]().union(*(i.sources for i in inputs))
     reproducible = all(i.reproducible for i in inputs)
@@ -106,11 +88,11 @@ def derive(op: Op, inputs: Sequence[Props], query: Query, columns: Columns) -> P
         case Opaque(columns=ids):
             reproducible = False
         case _:
-            raise TypeError(f"{type(op).__name__} is no operator of a query")
+            assert_never(op)
     return Props(ids, keys, reproducible, sources, _known(op, inputs, query) & frozenset(ids))
 
 
-def _known(op: Op, inputs: Sequence[Props], query: Query) -> frozenset[int]:
+def _known(op: QueryOp, inputs: Sequence[Props], query: Query) -> frozenset[int]:
     """Columns that hold no NULL, of those that the operator may show."""
     below = frozenset[int]().union(*(i.known for i in inputs))
     match op:
@@ -124,8 +106,10 @@ def _known(op: Op, inputs: Sequence[Props], query: Query) -> frozenset[int]:
             return inputs[0].known
         case Sort() | Limit():
             return below
-        case _:
+        case Join() | Scan() | Union() | RowWise() | Window() | Opaque():
             return frozenset()
+        case _:
+            assert_never(op)
 
 
 def _is_known(expr: Expr, known: frozenset[int]) -> bool:
@@ -154,7 +138,7 @@ def _through(keys: frozenset[frozenset[int]], named: Sequence[tuple[int, Expr]])
     return frozenset(frozenset(renamed[c] for c in key) for key in keys if key <= renamed.keys())
 
 
-def _join_columns(kind: str, exists: int | None, inputs: Sequence[Props]) -> tuple[int, ...]:
+def _join_columns(kind: JoinKind, exists: int | None, inputs: Sequence[Props]) -> tuple[int, ...]:
     if kind in {"semi", "anti"}:
         return inputs[0].columns
     if kind == "existence":
@@ -164,7 +148,7 @@ def _join_columns(kind: str, exists: int | None, inputs: Sequence[Props]) -> tup
 
 
 def _join_keys(
-    kind: str, condition: Sequence[Expr], inputs: Sequence[Props], query: Query
+    kind: JoinKind, condition: Sequence[Expr], inputs: Sequence[Props], query: Query
 ) -> frozenset[frozenset[int]]:
     if kind in {"semi", "anti", "existence"}:
         return inputs[0].keys

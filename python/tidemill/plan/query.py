@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemill.plan.expr import Col, Expr, Handle, walk
+from tidemill.plan.kinds import SourceKind
 from tidemill.plan.ops import Op, Scan, Tree
 
 
@@ -62,7 +63,7 @@ class SourceInfo:
     """A source of the query; `rows` and `bytes` are None where no statistics exist."""
 
     source: int
-    kind: str
+    kind: SourceKind
     name: str
     id: str
     fields: tuple[tuple[str, str, bool], ...]

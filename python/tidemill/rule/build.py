@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidemill.memo.memo import Built, Node
 from tidemill.plan.expr import Expr
+from tidemill.plan.kinds import JoinKind
 from tidemill.plan.ops import (
     Empty,
     Filter,
@@ -45,7 +46,7 @@ def node(op: Op, *inputs: Built) -> Node:
     return Node(op, inputs)
 
 
-def join(kind: str, condition: tuple[Expr, ...], columns: tuple[int, ...], *inputs: Built) -> Node:
+def join(kind: JoinKind, condition: tuple[Expr, ...], columns: tuple[int, ...], *inputs: Built) -> Node:
     """A join; an inner or semi join with an empty input is empty, as is any other with an empty left side."""
     strict = kind in {"inner", "semi"}
     if any(is_empty(i) for i in (inputs if strict else inputs[:1])):

@@ -6,21 +6,26 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from tidemill.memo.memo import Memo
 from tidemill.plan.ops import Scan
 from tidemill.rule.match import Match
-from tidemill.rule.result import Equivalent, Linked, NewForm, Result
+from tidemill.rule.result import Equivalent, Linked, NewForm, Result, in_words
 from tidemill.rule.rule import Rule
 from tidemill.tvr.form import Link, Span
 
-BASIC = frozenset({"delta", "affected", "recompute"})
-"""Packs that are applied to all there is, however long it takes: what can be maintained is no question of time."""
-
-
-TIME_LIMIT = "time limit"
 LEAST_SECONDS = 1.0
 """Between two looks for what must be found."""
+
+
+class Stopped(StrEnum):
+    """Why a search went no further."""
+
+    SATURATED = "saturated"
+    """Nothing was left to find."""
+    TIME_LIMIT = "time limit"
+    GROUP_LIMIT = "group limit"
 
 
 class RuleFailedError(Exception):
@@ -37,11 +42,11 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """What exploration did, and why it stopped: "saturated", "time limit" or "group limit"."""
+    """What exploration did, and why it stopped."""
 
     rules_fired: int
     seconds: float
-    stopped: str
+    stopped: Stopped
 
 
 def explore(
@@ -70,21 +75,21 @@ def explore(
     end = started + budget.seconds
     worklist = deque((t.number, i) for t in memo.tvrs for i in range(len(t.expressions)))
     queued = set(worklist)
-    stopped = "saturated"
+    stopped = Stopped.SATURATED
     while worklist:
-        if stopped == "saturated":
+        if stopped is Stopped.SATURATED:
             if len(memo.groups) > budget.groups:
-                stopped = "group limit"
+                stopped = Stopped.GROUP_LIMIT
             elif time.monotonic() > end and missing():
                 end = time.monotonic() + max(budget.seconds, LEAST_SECONDS)
             elif time.monotonic() > end:
-                stopped = TIME_LIMIT
-            if stopped != "saturated":
-                rules = [rule for rule in rules if rule.pack in BASIC]
+                stopped = Stopped.TIME_LIMIT
+            if stopped is not Stopped.SATURATED:
+                rules = [rule for rule in rules if rule.basic]
         tvr, index = worklist.popleft()
         op, _ = memo.tvrs[tvr].expressions[index]
         for rule in rules:
-            if not isinstance(op, rule.operators):
+            if not rule.matches(op):
                 continue
             memo.emit("matched", rule.name, tvr)
             if _apply(memo, rule, tvr, index):
@@ -106,7 +111,7 @@ def _apply(memo: Memo, rule: Rule, tvr: int, index: int) -> bool:
     What a rule yields depends on an interval by what changes in it alone (Tempura 5.4, translational symmetry): its
     body runs once for all intervals that are alike, and its results are put at the times of each.
     """
-    changed = False
+    began, results = time.perf_counter(), list[tuple[Span, Result, bool]]()
     op, inputs = memo.tvrs[tvr].expressions[index]
     # What another way of writing makes possible is owed to the pack that found it.
     _, pack = memo.tvrs[tvr].found[index] or (rule.name, rule.pack)
@@ -117,10 +122,14 @@ def _apply(memo: Memo, rule: Rule, tvr: int, index: int) -> bool:
             if alike not in known:
                 known[alike] = tuple(rule.body(Match(memo, tvr, op, inputs, span)))
             for result in known[alike]:
-                changed |= _add(memo, rule, pack, tvr, span, result)
-                memo.emit("applied", rule.name, tvr, type(result).__name__)
+                results.append((span, result, _add(memo, rule, pack, tvr, span, result)))
     except Exception as error:
         raise RuleFailedError(f"rule {rule.pack}/{rule.name} failed at relation {tvr}: {error}") from error
+    changed = any(new for _, _, new in results)
+    if memo.heard:
+        memo.emit("tried", rule.name, tvr, new=changed, seconds=time.perf_counter() - began)
+        for span, result, new in results:
+            memo.emit("applied", rule.name, tvr, in_words(memo, tvr, span, result), new=new)
     return changed
 
 

@@ -44,7 +44,7 @@ class Halves:
         return rows if is_empty(rows) else node(self.combine, rows)
 
 
-def halves(m: Match) -> Iterator[Halves]:
+def halves(m: Match[Aggregate]) -> Iterator[Halves]:
     """The ways to halve the inner join below a matched additive aggregate, or below a projection that it is over."""
     (rows,) = m.inputs
     found: list[tuple[Named, Join, tuple[Relation, ...]]] = [((), *way) for way in m.written(rows, Join)]
@@ -82,7 +82,7 @@ def _connected(query: Query, condition: Sequence[Expr], parts: list[Columns]) ->
 class _Half:
     """A half of a join while its aggregate is put together: its own `keys` and `calls`, columns `computed` for them."""
 
-    def __init__(self, m: Match, condition: tuple[Expr, ...], inputs: tuple[Relation, ...]) -> None:
+    def __init__(self, m: Match[Aggregate], condition: tuple[Expr, ...], inputs: tuple[Relation, ...]) -> None:
         self._m = m
         self._inputs = inputs
         self.columns: Columns = frozenset(c for r in inputs for c in r.columns)
@@ -110,14 +110,15 @@ class _Half:
         if not (shown or self.keys) or not all(is_exact(m.types.type(c)) for c in shown):
             return None
         op = Aggregate((*((c, Col(c)) for c in shown), *self.keys), tuple(self.calls))
-        partial = m.partial(op)
+        partial = m.partial_of(op)
         return None if partial is None else (m.derive(op, rows), partial)
 
 
-def _halved(m: Match, pair: tuple[_Half, _Half], conjuncts: tuple[Expr, ...], computed: Named) -> Halves | None:
+def _halved(
+    m: Match[Aggregate], pair: tuple[_Half, _Half], conjuncts: tuple[Expr, ...], computed: Named
+) -> Halves | None:
     """Gives each key and call of the aggregate to the half that it reads alone, and has both halves made."""
     op, partial, calls = m.op, m.partial(), m.additive_calls()
-    assert isinstance(op, Aggregate)
     if partial is None or calls is None:
         return None
 

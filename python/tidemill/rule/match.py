@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from tidemill.memo.memo import Built, Memo, Node, Ref
 from tidemill.plan.aggregates import Additive, additive, order_sensitive
 from tidemill.plan.columns import Columns
 from tidemill.plan.expr import TRUE, Col, Expr
 from tidemill.plan.grouping import exactly, is_exact
-from tidemill.plan.ops import Aggregate, Empty, Final, Join, Named, Op, Partial, Project, Scan, Union
+from tidemill.plan.ops import Aggregate, Empty, Final, Join, Named, Partial, Project, QueryOp, Scan, Union
 from tidemill.plan.props import Props, equi_keys, not_null
 from tidemill.plan.query import Query
 from tidemill.rule.build import keys, node, total, with_keys
@@ -33,7 +33,9 @@ from tidemill.tvr.form import (
     over,
 )
 
-Operator = TypeVar("Operator", bound=Op)
+Operator = TypeVar("Operator", bound=QueryOp)
+Matched = TypeVar("Matched", bound=QueryOp, covariant=True)
+"""The operators that a rule matches."""
 
 
 class Relation:
@@ -108,10 +110,13 @@ class Side:
         return with_keys(tuple((e, c) for c, e in self.named), rows, wanted, nulls=self.nulls)
 
 
-class Match:
-    """A relation written with an operator that a rule asked for, over an interval (the whole unless given)."""
+class Match(Generic[Matched]):
+    """A relation written with an operator that a rule asked for, over an interval (the whole unless given).
 
-    def __init__(self, memo: Memo, tvr: int, op: Op, inputs: tuple[int, ...], span: Span | None = None) -> None:
+    `op`: that operator. Some questions can be asked of a match of one operator only, as their `self` says.
+    """
+
+    def __init__(self, memo: Memo, tvr: int, op: Matched, inputs: tuple[int, ...], span: Span | None = None) -> None:
         self._memo = memo
         self._span = span or memo.timeline.whole
         self.op = op
@@ -140,18 +145,21 @@ class Match:
             if isinstance(op, operator):
                 yield op, tuple(map(self._relation, inputs))
 
-    def additive_calls(self, aggregate: Aggregate | None = None) -> tuple[Additive, ...] | None:
-        """How the calls of an aggregate (the matched one) are kept by addition; None if one of them is not."""
-        op = aggregate or self.op
-        assert isinstance(op, Aggregate)
+    def additive_calls(self: Match[Aggregate]) -> tuple[Additive, ...] | None:
+        """How the calls of the aggregate are kept by addition; None if one of them is not."""
+        return self._additive_calls(self.op)
+
+    def _additive_calls(self, op: Aggregate) -> tuple[Additive, ...] | None:
         found = [additive(self.query, self.types, e) for _, e in op.calls]
         return tuple(a for a in found if a is not None) if all(found) else None
 
-    def partial(self, aggregate: Aggregate | None = None) -> Partial | None:
-        """The attribute form of an aggregate (the matched one), with part columns; None if a call is not additive."""
-        op = aggregate or self.op
-        assert isinstance(op, Aggregate)
-        calls = self.additive_calls(op)
+    def partial(self: Match[Aggregate]) -> Partial | None:
+        """The attribute form of the aggregate, with part columns; None if a call is not additive."""
+        return self.partial_of(self.op)
+
+    def partial_of(self, op: Aggregate) -> Partial | None:
+        """The attribute form of any aggregate, with part columns; None if a call is not additive."""
+        calls = self._additive_calls(op)
         if calls is None:
             return None
 
@@ -165,17 +173,20 @@ class Match:
         )
         return Partial(op.keys, op.calls, column("count", "long", "_n"), parts)
 
-    def sides(self) -> tuple[Side, Side]:
-        """The two inputs of a join, each with its end of the equalities between them."""
-        assert isinstance(self.op, Join)
+    def sides(self: Match[Join]) -> tuple[Side, Side]:
+        """The two inputs of the join, each with its end of the equalities between them."""
+        return self.sides_of(self.op)
+
+    def sides_of(self, join: Join) -> tuple[Side, Side]:
+        """The same, where a join is only one of the operators that the rule matches."""
         left, right = self.inputs
-        pairs = equi_keys(self.op.condition, frozenset(left.columns), frozenset(right.columns), self.query)
+        pairs = equi_keys(join.condition, frozenset(left.columns), frozenset(right.columns), self.query)
         ids = [self.column(("key", i), self.types.type_of(near), f"key{i}") for i, (near, _, _) in enumerate(pairs)]
         near_keys = tuple((c, near) for c, (near, _, _) in zip(ids, pairs, strict=True))
         far_keys = tuple((c, far) for c, (_, far, _) in zip(ids, pairs, strict=True))
         safe = any(null_safe for _, _, null_safe in pairs)
-        of_left = safe or self.op.kind not in {"inner", "semi"}
-        return Side(left, near_keys, of_left), Side(right, far_keys, safe or self.op.kind == "full")
+        of_left = safe or join.kind not in {"inner", "semi"}
+        return Side(left, near_keys, of_left), Side(right, far_keys, safe or join.kind == "full")
 
     def read(self, *exprs: Expr) -> frozenset[int]:
         """The columns that expressions read."""
@@ -185,16 +196,14 @@ class Match:
         """True if rows of one group have the very same value in each of these columns, not only an equal one."""
         return all(is_exact(self.types.type(c)) for c in columns)
 
-    def present(self, side: Relation) -> int | None:
+    def present(self: Match[Join], side: Relation) -> int | None:
         """Of a join: a column of one side that is NULL in no pair, so that NULL tells a pad; None if none is known."""
-        assert isinstance(self.op, Join)
         known = side.props.known | not_null(self.op.condition, self.query)
         return next((c for c in side.columns if c in known), None)
 
-    def asked(self, side: Relation) -> Named | None:
+    def asked(self: Match[Join], side: Relation) -> Named | None:
         """Of a join: what of one side the condition looks at, as values to group by. Rows that are alike in them meet
         the same rows of the other side. None where no value tells all apart that an expression can."""
-        assert isinstance(self.op, Join)
         read = frozenset[int]().union(*(self.query.columns_of(c) for c in self.op.condition))
         found: list[tuple[int, Expr]] = []
         for c in side.columns:
@@ -207,38 +216,36 @@ class Match:
         return tuple(found) or ((self.column(("asked", side.number), "boolean", "any"), TRUE),)
 
     @property
-    def tells_changes(self) -> bool:
+    def tells_changes(self: Match[Scan]) -> bool:
         """Of a scan: true if its source can tell what changed."""
-        assert isinstance(self.op, Scan)
         return self.op.source in self._memo.timeline.telling(self._span)
 
     @property
-    def may_cancel(self) -> bool:
+    def may_cancel(self: Match[Scan]) -> bool:
         """Of a scan: true if its source's change may hold a row both as inserted and as deleted."""
-        assert isinstance(self.op, Scan)
         return self.op.source in self._memo.timeline.mixed(self._span)
 
     def evaluate(self, *inputs: Built) -> Node:
         """The operator over plain inputs; sums of floats exactly, so that the same bag always gives the same value."""
         if isinstance(self.op, Aggregate):
-            partial = self.partial()
+            partial = self.partial_of(self.op)
             if partial is not None and any(order_sensitive(self.query, self.types, e) for _, e in self.op.calls):
                 return Node(Final(partial), (Node(partial, inputs),))
         return Node(self.op, inputs)
 
     # -- other relations ----------------------------------------------------------------------------------------------
 
-    def derive(self, op: Op, *inputs: Relation) -> Relation:
+    def derive(self, op: QueryOp, *inputs: Relation) -> Relation:
         """The relation that an operator of a query makes of others; the same one each time."""
         numbers = tuple(i.number for i in inputs)
         return self._relation(self._memo.relation(op, numbers))
 
-    def ways(self, relation: Relation) -> Iterator[tuple[Op, tuple[Relation, ...]]]:
+    def ways(self, relation: Relation) -> Iterator[tuple[QueryOp, tuple[Relation, ...]]]:
         """All ways to write a relation that are known, the first one first."""
         for op, inputs in tuple(self._memo.tvrs[relation.number].expressions):
             yield op, tuple(map(self._relation, inputs))
 
-    def ways_below(self, relation: Relation) -> Iterator[tuple[Op, tuple[Relation, ...]]]:
+    def ways_below(self, relation: Relation) -> Iterator[tuple[QueryOp, tuple[Relation, ...]]]:
         """Those, and those of what it only drops columns of."""
         for op, inputs in self.ways(relation):
             if isinstance(op, Project) and all(e == Col(c) for c, e in op.columns):

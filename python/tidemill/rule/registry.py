@@ -6,31 +6,32 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
+from tidemill.rule.pack import BUILT_IN, Pack, RuleLoadError, built_in_packs, declared
 from tidemill.rule.rule import Rule
-from tidemill.settings import PACKS
-
-BUILT_IN = "tidemill.rules"
-
-
-class RuleLoadError(Exception):
-    """A rule file that is wrong: no rule of its name, or a name that another rule has."""
 
 
 @lru_cache(maxsize=8)
 def load_rules(paths: tuple[str, ...] = ()) -> tuple[Rule, ...]:
-    """All rules: the built-in packs, then one pack per folder in `paths`.
+    """All rules: those of the built-in packs, then those of one pack per folder in `paths`.
 
     Raises:
-        RuleLoadError: for a file without a rule of its name, or two rules of one name.
+        RuleLoadError: for a file without a rule of its name, a folder that declares a pack of another name, or two
+            packs or two rules of one name.
     """
-    rules = [r for pack in PACKS for r in _built_in(pack)]
-    for path in paths:
-        rules.extend(_folder(Path(path)))
+    packs = {pack.name for pack in built_in_packs()}
+    rules = [replace(r, basic=pack.basic) for pack in built_in_packs() for r in _built_in(pack)]
+    for folder in map(Path, paths):
+        pack = _pack_of(folder)
+        if pack.name in packs:
+            raise RuleLoadError(f"two packs are called {pack.name}, one of them at {folder}")
+        packs.add(pack.name)
+        rules += [replace(r, basic=pack.basic) for r in _in_folder(folder)]
     seen: dict[str, Rule] = {}
     for rule in rules:
         if rule.name in seen:
@@ -39,28 +40,35 @@ def load_rules(paths: tuple[str, ...] = ()) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def _built_in(pack: str) -> Sequence[Rule]:
-    package = importlib.import_module(f"{BUILT_IN}.{pack}")
-    names = sorted(m.name for m in pkgutil.iter_modules(package.__path__))
-    return [_rule_of(importlib.import_module(f"{BUILT_IN}.{pack}.{name}"), name) for name in names]
+def _built_in(pack: Pack) -> Iterator[Rule]:
+    package = importlib.import_module(f"{BUILT_IN}.{pack.name}")
+    for name in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
+        yield _rule_of(importlib.import_module(f"{BUILT_IN}.{pack.name}.{name}"), name)
 
 
-def _folder(folder: Path) -> Sequence[Rule]:
+def _pack_of(folder: Path) -> Pack:
+    """The pack that a folder declares; one of its name if it declares none."""
     if not folder.is_dir():
         raise RuleLoadError(f"no folder of rules at {folder}")
-    rules = []
+    file = folder / "__init__.py"
+    found = vars(_module(file, f"{folder.name}.{file.stem}")).get("PACK") if file.exists() else None
+    return Pack(folder.name) if found is None else declared(found, folder.name)
+
+
+def _in_folder(folder: Path) -> Iterator[Rule]:
     for file in sorted(folder.glob("*.py")):
-        if file.stem.startswith("_"):
-            continue
-        name = f"{folder.name}.{file.stem}"
-        spec = importlib.util.spec_from_file_location(name, file)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-        rules.append(_rule_of(module, file.stem))
-    return rules
+        if not file.stem.startswith("_"):
+            yield _rule_of(_module(file, f"{folder.name}.{file.stem}"), file.stem)
+
+
+def _module(file: Path, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def _rule_of(module: ModuleType, name: str) -> Rule:

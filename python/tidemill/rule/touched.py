@@ -9,7 +9,7 @@ from typing import TypeAlias
 from tidemill.memo.memo import Built
 from tidemill.plan.expr import Col, Expr
 from tidemill.plan.keys import Asked, On, asked_below
-from tidemill.plan.ops import Filter, Project, Scan
+from tidemill.plan.ops import Filter, Project, QueryOp, Scan
 from tidemill.rule.build import keys
 from tidemill.rule.match import Match, Relation
 
@@ -25,7 +25,7 @@ class Scanned:
     selected: bool = False
 
 
-def touched(m: Match, key: Sequence[Expr]) -> tuple[On, Built] | None:
+def touched(m: Match[QueryOp], key: Sequence[Expr]) -> tuple[On, Built] | None:
     """A key of the matched relation with values that hold all which its change may have; None if only the changes of
     its inputs tell them.
 
@@ -41,7 +41,7 @@ def touched(m: Match, key: Sequence[Expr]) -> tuple[On, Built] | None:
     return on, keys(*branches)
 
 
-def _ends(m: Match, relation: Relation, asked: Asked, operators: int) -> Iterator[tuple[End, int]]:
+def _ends(m: Match[QueryOp], relation: Relation, asked: Asked, operators: int) -> Iterator[tuple[End, int]]:
     """The ends of a key's ways, and how many operators each goes through that look at several rows."""
     if not relation.changed:
         return
@@ -57,7 +57,7 @@ def _ends(m: Match, relation: Relation, asked: Asked, operators: int) -> Iterato
             yield from _ends(m, i, a, operators + (not isinstance(op, Filter | Project)))
 
 
-def _telling(m: Match, ends: Sequence[End]) -> Iterator[End]:
+def _telling(m: Match[QueryOp], ends: Sequence[End]) -> Iterator[End]:
     """The ends without those that tell nothing more: all rows of a source have the values that some of them have."""
     found = [(end, _scanned(m, end[1], end[0])) for end in ends]
     of_all = {scanned.values for _, scanned in found if scanned is not None and not scanned.selected}
@@ -69,7 +69,7 @@ def _telling(m: Match, ends: Sequence[End]) -> Iterator[End]:
             told.add(scanned.values)
 
 
-def _scanned(m: Match, relation: Relation, on: On) -> Scanned | None:
+def _scanned(m: Match[QueryOp], relation: Relation, on: On) -> Scanned | None:
     """What a key is of a source's rows; None if the relation is more than rows and columns selected of a source."""
     op, inputs = next(m.ways(relation))
     match op:
@@ -84,5 +84,5 @@ def _scanned(m: Match, relation: Relation, on: On) -> Scanned | None:
             there = asked[0].on if asked and asked[0] else ()
             below = _scanned(m, inputs[0], there)
             return below if there or below is None else Scanned((relation.number,))
-        case _:
+        case _:  # anything else is more than rows and columns selected
             return None

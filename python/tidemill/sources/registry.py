@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from tidemill.bridge.invoker import Invoker
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
+from tidemill.plan.kinds import SourceKind
 from tidemill.sources.base import SOURCE_REPLACED, Adapter, Position, Source
 from tidemill.sources.delta import DeltaSource
 from tidemill.sources.files import FileSource
 from tidemill.sources.static import StaticSource
 from tidemill.sources.view import ViewSource
 
-ADAPTERS: Mapping[str, Adapter] = {
+ADAPTERS: Mapping[SourceKind, Adapter] = {
     "files": FileSource(),
     "delta": DeltaSource(),
     "view": ViewSource(),
@@ -91,7 +92,7 @@ def describe_position(position: Position) -> str:
     return ADAPTERS[_kind(position)].text(position)
 
 
-def _kind(position: Position) -> str:
+def _kind(position: Position) -> SourceKind:
     """The kind of source that has such positions."""
     match position:
         case {"version": _}:

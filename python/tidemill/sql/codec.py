@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from tidemill.plan.kinds import one_of
+from tidemill.search.contract.kinds import POLICIES
 from tidemill.sql.statements import (
     Action,
     Alter,
@@ -110,5 +112,7 @@ def _decode(value: Any) -> Any:
         if value.get("kind") not in _CLASSES:
             raise ValueError(f"unknown kind: {value.get('kind')!r}")
         rest = {name: _decode(item) for name, item in value.items() if name != "kind"}
+        if "policy" in rest:
+            one_of(POLICIES, rest["policy"], "policy")
         return _CLASSES[value["kind"]](**rest)
     return value

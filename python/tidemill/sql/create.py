@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemill.errors import TidemillError
+from tidemill.search.contract.kinds import POLICIES, Policy
 from tidemill.sql.cursor import Cursor, Span
 from tidemill.sql.schedule import read_schedule
 from tidemill.sql.statements import Column, Create, Expectation, Iterate, WorkBound
 
 UNKNOWN_FORMAT = "USING another format"
 FORMATS = ("parquet", "delta")
-POLICIES = ("AUTO", "INCREMENTAL", "STRICT", "FULL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def read_property_key(cursor: Cursor) -> str:
     return cursor.string() if cursor.peek().kind == "string" else ".".join(cursor.names())
 
 
-def read_policy(cursor: Cursor) -> str:
+def read_policy(cursor: Cursor) -> Policy:
     return cursor.choose(*POLICIES)
 
 

@@ -12,6 +12,7 @@ from tidemill.sql.tokens import Token, string_value, tokenize
 
 Span = tuple[int, int]
 T = TypeVar("T")
+W = TypeVar("W", bound=str)
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+")
 _INTEGER = re.compile(r"[0-9]{1,18}")
@@ -81,7 +82,7 @@ class Cursor:
             if not self.take(word):
                 raise self.error(f"missing '{word}'")
 
-    def choose(self, *words: str) -> str:
+    def choose(self, *words: W) -> W:
         """Read one of these words and return it."""
         for word in words:
             if self.take(word):

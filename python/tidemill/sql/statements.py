@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
+from tidemill.search.contract.kinds import Policy
+
 Name: TypeAlias = tuple[str, ...]
 
 # Triggers and points
@@ -141,7 +143,7 @@ class Create:
     work: WorkBound | None = None
     state_budget: str | None = None
     expect: tuple[Expectation, ...] = ()
-    policy: str = "AUTO"
+    policy: Policy = "AUTO"
     deferred: bool = False
     or_replace: bool = False
     if_not_exists: bool = False
@@ -252,7 +254,7 @@ class SetExpect:
 @dataclass(frozen=True, slots=True)
 class SetPolicy:
     kind: ClassVar[str] = "set_policy"
-    policy: str
+    policy: Policy
 
 
 @dataclass(frozen=True, slots=True)

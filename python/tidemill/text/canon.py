@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 from tidemill.plan.expr import Col, Expr
 from tidemill.plan.ops import (
@@ -20,6 +21,7 @@ from tidemill.plan.ops import (
     Project,
     RowWise,
     Scan,
+    Sort,
     Tree,
     Union,
     Window,
@@ -82,8 +84,10 @@ def _rows_text(query: Query, tree: Tree) -> str:
             printer = Printer(query, lambda c: names.get(c, f"?{c}"))
             shown = sorted(printer.expr(e) for e in condition)
             return f"join {kind} [{', '.join(shown)}] ({', '.join(_rows_text(query, i) for i in tree.inputs)})"
-        case _:
+        case Join() | Aggregate() | Union() | Sort() | Limit() | RowWise() | Window() | Opaque():
             return _canon(query, tree)[0]
+        case _:
+            assert_never(tree.op)
 
 
 def column_names(query: Query, tree: Tree) -> dict[int, str]:
@@ -128,8 +132,10 @@ def _canon(query: Query, tree: Tree) -> tuple[str, dict[int, str]]:
             by = ", ".join(show(e) for e in partition)
             how = name_columns(how, lambda c: names.get(c, f"?{c}"))
             return _named(f"window [{by}] {how} {inputs}", columns, names)
-        case op:
+        case Filter() | Sort() as op:
             return f"{Printer(query, lambda c: names.get(c, f'?{c}')).op(op)} {inputs}", names
+        case _:
+            assert_never(tree.op)
 
 
 def _side_by_side(inputs: Sequence[Mapping[int, str]]) -> dict[int, str]:

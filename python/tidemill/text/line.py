@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from tidemill.plan.expr import Cast, Col, Expr, Fn, Lit, type_from_text
+from tidemill.plan.datatype import type_from_text
+from tidemill.plan.expr import Cast, Col, Expr, Fn, Lit
 from tidemill.text.printer import DISTINCT, INFIX, WHERE
 
 T = TypeVar("T")

@@ -15,20 +15,20 @@ Expressions are columns, literals, casts, calls, infix operators, `count(*)`, `s
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, assert_never
 
-from tidemill.plan.expr import Cast, Col, Expr, Fn, Lit, type_from_text, walk
+from tidemill.plan.datatype import type_from_text
+from tidemill.plan.expr import Cast, Col, Expr, Fn, Handle, Lit, walk
+from tidemill.plan.kinds import JOIN_KINDS, OPERATOR_NAMES, SOURCE_KINDS, OperatorName
 from tidemill.plan.query import Query
+from tidemill.text.calls import AGGREGATES, arguments_of, buffers, condition_of, result_type
 from tidemill.text.line import Line, PlanSyntaxError
-from tidemill.text.printer import DISTINCT, WHERE, Printer
+from tidemill.text.printer import WHERE, Printer
+from tidemill.wire.expressions import expr_to_json
+from tidemill.wire.nodes import Node, inputs_of, kind_named, node
 from tidemill.wire.query_document import WIRE_VERSION, read_query
 
-_AGGREGATES = frozenset(
-    {"count", "sum", "avg", "min", "max", "first", "last", "collect_list", "any_value"}
-    | {"stddev_samp", "stddev_pop", "var_samp", "var_pop"}
-)
 _BOOLEANS = frozenset({"=", "<=>", "<", "<=", ">", ">=", "and", "or", "not", "isnull", "isnotnull"})
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 def parse_query(text: str) -> Query:
@@ -114,6 +114,8 @@ class _Document:
                 rows = line.number()
             elif option == "kind":
                 kind = line.next()
+                if kind not in SOURCE_KINDS:
+                    raise line.error(f"unknown kind of source {kind!r}")
             else:
                 raise line.error(f"unknown option {option!r}")
         entry = {"source": number, "kind": kind, "format": "parquet", "name": name, "id": f"id of {name}", "path": name}
@@ -138,26 +140,51 @@ class _Document:
             node, rest = self._tree(rest, depth + 1)
             inputs.append(node)
         word, _, operands = text.partition(" ")
-        node = {"op": word, **self._op(word, operands, inputs)}
-        if inputs:
-            node["inputs"] = inputs
+        made = self._op(word, operands, inputs)
         if named:
-            self._shared[named[1]] = node
-        return node, rest
+            self._shared[named[1]] = made
+        return made, rest
 
     def _op(self, word: str, operands: str, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         reason = ""
         if word in _DESCRIBED and (found := re.search(r" \((.*)\)$", operands)):
             reason, operands = found[1], operands[: found.start()]
-        line = Line(operands)
-        read = getattr(self, f"_{word}", None) if word in _OPERATORS else None
-        if read is None:
+        name = next((name for name in OPERATOR_NAMES if name == word), None)
+        if name is None:
             raise PlanSyntaxError(f"unknown operator {word!r}")
-        payload: dict[str, Any] = read(line, inputs)
+        line = Line(operands)
+        payload = self._payload(name, line, inputs)
         line.end()
-        return {**payload, **dict.fromkeys(_DESCRIBED.get(word, ()), reason)}
+        described = dict.fromkeys(_DESCRIBED.get(word, ()), reason)
+        return node(kind_named(word), {**payload, **described}, *inputs)
 
-    def _scan(self, line: Line, _: list[dict[str, Any]]) -> dict[str, Any]:
+    def _payload(self, name: OperatorName, line: Line, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        match name:
+            case "scan":
+                return self._scan(line)
+            case "filter":
+                return {"condition": self._exprs(line)}
+            case "sort":
+                line.expect("order", "=")
+                return {"order": self._order(line)}
+            case "project":
+                return {"columns": self._named(line)}
+            case "aggregate":
+                return self._aggregate(line)
+            case "join":
+                return self._join(line)
+            case "union":
+                return self._union(line, inputs)
+            case "limit":
+                return self._limit(line)
+            case "opaque" | "row_wise":
+                return self._opaque(line, inputs)
+            case "window":
+                return self._window(line)
+            case _:
+                assert_never(name)
+
+    def _scan(self, line: Line) -> dict[str, Any]:
         source, columns = line.number(), line.items(line.field)
         if source not in self._sources:
             raise line.error(f"no source {source}")
@@ -168,24 +195,17 @@ class _Document:
             self._columns[column] = (field, types[field])
         return {"source": source, "columns": columns, "at": None}
 
-    def _filter(self, line: Line, _: list[dict[str, Any]]) -> dict[str, Any]:
-        return {"condition": [self._wire(e) for e in line.items(line.expr)]}
-
-    def _sort(self, line: Line, _: list[dict[str, Any]]) -> dict[str, Any]:
-        line.expect("order", "=")
-        return {"order": self._order(line)}
-
-    def _project(self, line: Line, _: list[dict[str, Any]]) -> dict[str, Any]:
-        return {"columns": self._named(line)}
-
-    def _aggregate(self, line: Line, _: list[dict[str, Any]]) -> dict[str, Any]:
+    def _aggregate(self, line: Line) -> dict[str, Any]:
         line.expect("keys", "=")
         keys = self._named(line)
         line.expect("calls", "=")
         return {"keys": keys, "aggregates": self._named(line)}
 
-    def _join(self, line: Line, _: list[dict[str, Any]]) -> dict[str, Any]:
-        kind, condition = line.next(), [self._wire(e) for e in line.items(line.expr)]
+    def _join(self, line: Line) -> dict[str, Any]:
+        kind = line.next()
+        if kind not in JOIN_KINDS:
+            raise line.error(f"unknown kind of join {kind!r}")
+        condition = self._exprs(line)
         node: dict[str, Any] = {"kind": kind, "condition": condition, "broadcast": None}
         if line.accept("exists", "="):
             node["exists"] = line.column()
@@ -202,7 +222,7 @@ class _Document:
             self._columns[column] = self._columns[branches[0][i]]
         return {"columns": columns, "from": branches}
 
-    def _limit(self, line: Line, _: list[dict[str, Any]]) -> dict[str, Any]:
+    def _limit(self, line: Line) -> dict[str, Any]:
         limit, offset = line.expr(), None
         if line.accept("offset", "="):
             offset = self._wire(line.expr())
@@ -215,22 +235,22 @@ class _Document:
             self._columns.setdefault(column, (f"c{column}", "long"))
         return {"name": name, "node": self._node(), "columns": columns, "children": len(inputs)}
 
-    def _row_wise(self, line: Line, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        return self._opaque(line, inputs)
-
-    def _window(self, line: Line, _: list[dict[str, Any]]) -> dict[str, Any]:
+    def _window(self, line: Line) -> dict[str, Any]:
         """Its functions, for tests: the number of rows of the partition, which any order of rows gives."""
         columns = line.items(line.column)
         for column in columns:
             self._columns.setdefault(column, (f"c{column}", "long"))
         line.expect("partition", "=")
-        partition = [self._wire(e) for e in line.items(line.expr)]
+        partition = self._exprs(line)
         calls = [{"function": "count", "frame": "partition", "floating": False}]
         return {"node": self._node(), "columns": columns, "partition": partition, "calls": calls}
 
     def _node(self) -> int:
         self._opaques += 1
         return self._opaques - 1
+
+    def _exprs(self, line: Line) -> list[dict[str, Any]]:
+        return [self._wire(e) for e in line.items(line.expr)]
 
     def _order(self, line: Line) -> list[list[Any]]:
         return [[self._wire(e), up, first] for e, up, first in line.items(line.sort_key)]
@@ -247,12 +267,10 @@ class _Document:
 
     def _wire(self, expr: Expr) -> dict[str, Any]:
         """A column, a literal, or a handle with what planning may know of it."""
-        match expr:
-            case Col(column):
-                self._require(column, "an expression")
-                return {"col": column}
-            case Lit(value, kind):
-                return {"lit": value, "type": kind}
+        if isinstance(expr, Col):
+            self._require(expr.id, "an expression")
+        if isinstance(expr, Col | Lit):
+            return expr_to_json(expr)
         text = self._printer.expr(expr)
         if text not in self._handles:
             columns = sorted({e.id for e in walk(expr) if isinstance(e, Col)})
@@ -270,7 +288,7 @@ class _Document:
                 "functions": [],
                 **facts,
             }
-        return {"handle": self._handles[text]["handle"]}
+        return expr_to_json(Handle(self._handles[text]["handle"]))
 
     def _require(self, column: int, where: str) -> None:
         if column not in self._columns:
@@ -283,32 +301,18 @@ class _Document:
         return {"left": left, "right": right, "null_safe": expr.name == "<=>"}
 
     def _aggregate_call(self, expr: Expr) -> dict[str, Any] | None:
-        call, condition = _condition(expr)
-        if not isinstance(call, Fn) or call.name not in _AGGREGATES:
+        call, condition = condition_of(expr)
+        if not isinstance(call, Fn) or call.name not in AGGREGATES:
             return None
-        distinct, args = _arguments(call)
+        distinct, args = arguments_of(call)
         return {
             "function": call.name,
             "args": [self._wire(a) for a in args],
             "distinct": distinct,
             "filter": None if condition is None else self._wire(condition),
             "ansi": True,
-            "buffers": self._buffers(call.name, self._type(args[0]) if args else "long"),
+            "buffers": buffers(call.name, self._type(args[0]) if args else "long"),
         }
-
-    def _buffers(self, name: str, kind: str) -> list[str] | None:
-        """Spark's buffer types of an aggregate over an argument of a type."""
-        if name == "count":
-            return ["long"]
-        decimal = _DECIMAL.fullmatch(kind)
-        wider = f"decimal({min(38, int(decimal[1]) + 10)},{decimal[2]})" if decimal else "double"
-        if name == "avg":
-            return [wider, "long"]
-        if name == "sum":
-            return [wider, "boolean"] if decimal else [_sum_type(kind)]
-        if name in {"min", "max"}:
-            return [kind]
-        return ["double", "double", "double"] if name.startswith(("std", "var")) else None
 
     def _type(self, expr: Expr) -> str:
         match expr:
@@ -317,10 +321,11 @@ class _Document:
                 return str(self._columns[column][1])
             case Lit(_, kind) | Cast(_, kind):
                 return kind
-            case Fn(name, _) if name in _AGGREGATES or name == WHERE:
-                call, _ = _condition(expr)
+            case Fn(name, _) if name in AGGREGATES or name == WHERE:
+                call, _ = condition_of(expr)
                 assert isinstance(call, Fn)
-                return self._call_type(call)
+                _, arguments = arguments_of(call)
+                return result_type(call.name, self._type(arguments[0]) if arguments else "long")
             case Fn(name, _) if name in _BOOLEANS:
                 return "boolean"
             case Fn("if", (_, yes, no)):
@@ -332,32 +337,9 @@ class _Document:
                 return next((k for k in ("double", *kinds) if k in kinds and k != "void"), "long")
         raise PlanSyntaxError(f"no type for {expr}")
 
-    def _call_type(self, call: Fn) -> str:
-        if call.name == "count":
-            return "long"
-        kind = self._type(_arguments(call)[1][0])
-        decimal = _DECIMAL.fullmatch(kind)
-        if call.name == "sum":
-            return f"decimal({min(38, int(decimal[1]) + 10)},{decimal[2]})" if decimal else _sum_type(kind)
-        if call.name == "avg" and decimal:
-            return f"decimal({min(38, int(decimal[1]) + 4)},{int(decimal[2]) + 4})"
-        if call.name == "collect_list":
-            return f'{{"containsNull":false,"elementType":"{kind}","type":"array"}}'
-        return "double" if call.name == "avg" or call.name.startswith(("std", "var")) else kind
 
-
-_DESCRIBED = {"opaque": ("reason", "text"), "row_wise": ("text",), "window": ("text",)}
+_DESCRIBED: dict[str, tuple[str, ...]] = {"opaque": ("reason", "text"), "row_wise": ("text",), "window": ("text",)}
 """Operators with a text in parentheses at the end, and what it is."""
-_OPERATORS = frozenset({"scan", "filter", "sort", "project", "aggregate", "join", "union", "limit", *_DESCRIBED})
-
-
-def _condition(expr: Expr) -> tuple[Expr, Expr | None]:
-    return (expr.args[0], expr.args[1]) if isinstance(expr, Fn) and expr.name == WHERE else (expr, None)
-
-
-def _arguments(call: Fn) -> tuple[bool, tuple[Expr, ...]]:
-    inner = call.args[0] if call.args else None
-    return (True, inner.args) if isinstance(inner, Fn) and inner.name == DISTINCT else (False, call.args)
 
 
 def _compare(expr: Expr) -> dict[str, Any] | None:
@@ -367,26 +349,25 @@ def _compare(expr: Expr) -> dict[str, Any] | None:
     return None
 
 
-def _sum_type(kind: str) -> str:
-    return "double" if kind in {"float", "double"} else "long"
-
-
 def _depth(line: str) -> int:
     return (len(line) - len(line.lstrip())) // 2
 
 
-def _columns(node: dict[str, Any]) -> list[int]:
+def _columns(made: Node) -> list[int]:
     """The columns that a wire node of a query gives out."""
-    match node["op"]:
+    name: OperatorName = made["op"]
+    match name:
         case "scan" | "project":
-            return [c for c, _ in node["columns"]]
+            return [c for c, _ in made["columns"]]
         case "aggregate":
-            return [c for c, _ in (*node["keys"], *node["aggregates"])]
+            return [c for c, _ in (*made["keys"], *made["aggregates"])]
         case "union" | "opaque" | "row_wise" | "window":
-            return list(node["columns"])
-        case "join" if node["kind"] == "existence":
-            return [*_columns(node["inputs"][0]), node["exists"]]
-        case "join" if node["kind"] not in {"semi", "anti"}:
-            return [c for i in node["inputs"] for c in _columns(i)]
+            return list(made["columns"])
+        case "join" if made["kind"] == "existence":
+            return [*_columns(inputs_of(made)[0]), made["exists"]]
+        case "join" if made["kind"] not in {"semi", "anti"}:
+            return [c for i in inputs_of(made) for c in _columns(i)]
+        case "join" | "filter" | "sort" | "limit":
+            return _columns(inputs_of(made)[0])
         case _:
-            return _columns(node["inputs"][0])
+            assert_never(name)

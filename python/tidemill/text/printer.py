@@ -13,20 +13,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
+from typing import assert_never
 
 from tidemill.plan.expr import Cast, Col, Evaluate, Expr, Fn, Handle, Lit
 from tidemill.plan.ops import (
     Aggregate,
     Answer,
     Changes,
+    Combine,
+    Empty,
     Filter,
+    Final,
+    FinalChange,
+    Gather,
     HeldScan,
     Join,
     KeyFilter,
     Keys,
+    Less,
     Limit,
     LookUp,
+    Merge,
+    Negate,
+    Net,
     Op,
     Opaque,
     Pad,
@@ -38,8 +47,10 @@ from tidemill.plan.ops import (
     Sort,
     SortKey,
     StateScan,
+    Sum,
     Tree,
     Union,
+    Unsign,
     Window,
 )
 from tidemill.plan.query import Query
@@ -99,13 +110,15 @@ class Printer:
                 return f"cast({self.expr(child)} as {to})"
             case Evaluate(number, buffers):
                 return f"evaluate({self.expr(Handle(number))}; {', '.join(map(self.expr, buffers))})"
+            case _:
+                assert_never(expr)
 
     def _resolve(self, text: str) -> str:
         return name_columns(text, self._name)
 
     def op(self, op: Op) -> str:
         """One operator, without its inputs."""
-        word = _word(op)
+        word = name_of(type(op))
         match op:
             case Scan(source, columns, at):
                 return f"{word} {source}{'' if at is None else f'@{at}'} {self._fields(columns)}"
@@ -150,12 +163,14 @@ class Printer:
                 return f"{word} {'; '.join(self._named(b) for b in branches)}"
             case Pad(columns):
                 return f"{word} [{', '.join(self._name(c) for c, _ in columns)}]"
-            case _ if names := [f.name for f in fields(op)]:
-                if isinstance(value := getattr(op, names[0]), Partial):
-                    return f"{word} keys={self._named(value.keys)} calls={self._named(value.calls)}"
-                return f"{word} [{', '.join(map(self._name, value))}]"
-            case _:
+            case Merge(partial) | Combine(partial) | Gather(partial) | Final(partial) | FinalChange(partial):
+                return f"{word} keys={self._named(partial.keys)} calls={self._named(partial.calls)}"
+            case Empty(ids) | Net(ids) | Unsign(ids) | Less(ids):
+                return f"{word} [{', '.join(map(self._name, ids))}]"
+            case Sum() | Negate():
                 return word
+            case _:
+                assert_never(op)
 
     def _asked(self, on: Sequence[tuple[Expr, int]], nulls: bool) -> str:
         equal = "<=>" if nulls else "="
@@ -233,6 +248,11 @@ def _nodes(tree: Tree) -> Iterator[Tree]:
     return visit(tree)
 
 
-def _word(op: Op) -> str:
-    name = type(op).__name__
+def name_of(operator: type[Op]) -> str:
+    """The name of an operator in plans as text.
+
+    >>> name_of(RowWise)
+    'row_wise'
+    """
+    name = operator.__name__
     return "".join("_" + c.lower() if c.isupper() and i else c.lower() for i, c in enumerate(name))

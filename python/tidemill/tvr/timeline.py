@@ -32,7 +32,7 @@ class Timeline:
     """Moments 0 to n with n steps; step i leads from moment i to the next.
 
     >>> line = Timeline((Step(frozenset({1}), frozenset({1})), Step(frozenset({1, 2}), frozenset({1}))))
-    >>> line.whole, [line.settled(frozenset({2}), t) for t in line.moments], line.telling(line.whole)
+    >>> line.whole, [line.unchanged_until(frozenset({2}), t) for t in line.moments], line.telling(line.whole)
     (Span(old=0, new=2), [1, 1, 2], frozenset({1}))
     """
 
@@ -65,7 +65,7 @@ class Timeline:
             seen |= step.changed
         return frozenset(found)
 
-    def settled(self, sources: Sources, time: Time) -> Time:
+    def unchanged_until(self, sources: Sources, time: Time) -> Time:
         """The last moment at which what is made of these sources is still what it was at a moment."""
         while time < len(self.steps) and not sources & self.steps[time].changed:
             time += 1
@@ -73,7 +73,7 @@ class Timeline:
 
     def spans(self, sources: Sources) -> Iterator[Span]:
         """The intervals that differ for what is made of these sources; the whole, if nothing ever changes it."""
-        times = sorted({self.settled(sources, t) for t in self.moments})
+        times = sorted({self.unchanged_until(sources, t) for t in self.moments})
         yield from (Span(old, new) for old, new in combinations(times, 2))
         if len(times) == 1:
             yield self.whole

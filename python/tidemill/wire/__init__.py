@@ -1,1 +1,1 @@
-"""The JSON of the bridge in both directions: the query document that comes, the plans that go."""
+"""The JSON of the bridge, here and nowhere else: the query document that comes, the plans that go."""

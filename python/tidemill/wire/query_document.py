@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, assert_never
 
-from tidemill.plan.expr import Expr, expr_from_json, type_to_text
+from tidemill.plan.datatype import type_to_text
+from tidemill.plan.kinds import JOIN_KINDS, OPERATOR_NAMES, SOURCE_KINDS, one_of
 from tidemill.plan.ops import (
     Aggregate,
     Filter,
     Join,
     Limit,
-    Named,
-    Op,
     Opaque,
     Project,
+    QueryOp,
     RowWise,
     Scan,
     Sort,
-    SortKey,
     Tree,
     Union,
     Window,
     WindowCall,
 )
 from tidemill.plan.query import Call, Column, Equality, ExpressionInfo, Query, SourceInfo
+from tidemill.wire.expressions import expr_from_json, exprs_from_json, named_from_json, order_from_json
+from tidemill.wire.nodes import inputs_of
 
 WIRE_VERSION = 1
 
@@ -74,7 +75,7 @@ def _call(data: Mapping[str, Any]) -> Call:
     condition, buffers = data.get("filter"), data.get("buffers")
     return Call(
         function=data["function"].lower(),
-        args=tuple(expr_from_json(a) for a in data["args"]),
+        args=exprs_from_json(data["args"]),
         distinct=data["distinct"],
         filter=expr_from_json(condition) if condition else None,
         buffers=tuple(type_to_text(b) for b in buffers) if buffers is not None else None,
@@ -84,7 +85,7 @@ def _call(data: Mapping[str, Any]) -> Call:
 def _source(data: Mapping[str, Any]) -> SourceInfo:
     return SourceInfo(
         source=data["source"],
-        kind=data["kind"],
+        kind=one_of(SOURCE_KINDS, data["kind"], "a source's kind"),
         name=data["name"],
         id=data["id"],
         fields=tuple((n, type_to_text(t), bool(nullable)) for n, t, nullable in data["fields"]),
@@ -96,50 +97,45 @@ def _source(data: Mapping[str, Any]) -> SourceInfo:
 
 def _tree(data: Mapping[str, Any]) -> Tree:
     """A node of the document with all below it."""
-    inputs = tuple(_tree(i) for i in data.get("inputs", ()))
+    inputs = tuple(map(_tree, inputs_of(data)))
     return Tree(_op(data), inputs)
 
 
-def _op(data: Mapping[str, Any]) -> Op:
-    match data["op"]:
+def _op(data: Mapping[str, Any]) -> QueryOp:
+    name = next((name for name in OPERATOR_NAMES if name == data["op"]), None)
+    match name:
         case "scan":
             return Scan(data["source"], tuple((c, f) for c, f in data["columns"]))
         case "filter":
-            return Filter(_exprs(data["condition"]))
+            return Filter(exprs_from_json(data["condition"]))
         case "project":
-            return Project(_named(data["columns"]))
+            return Project(named_from_json(data["columns"]))
         case "join":
-            return Join(data["kind"], _exprs(data["condition"]), data.get("exists"))
+            kind = one_of(JOIN_KINDS, data["kind"], "a join's kind")
+            return Join(kind, exprs_from_json(data["condition"]), data.get("exists"))
         case "aggregate":
-            return Aggregate(_named(data["keys"]), _named(data["aggregates"]))
+            return Aggregate(named_from_json(data["keys"]), named_from_json(data["aggregates"]))
         case "union":
             return Union(tuple(data["columns"]), tuple(tuple(b) for b in data["from"]))
         case "sort":
-            return Sort(_order(data["order"]))
+            return Sort(order_from_json(data["order"]))
         case "limit":
-            offset = data.get("offset")
-            return Limit(
-                expr_from_json(data["limit"]), expr_from_json(offset) if offset else None, _order(data["order"])
-            )
+            return read_limit(data)
         case "row_wise":
             return RowWise(data["name"], data["node"], tuple(data["columns"]), data["text"])
         case "window":
             calls = tuple(WindowCall(c["function"], c["frame"], c["floating"]) for c in data["calls"])
-            return Window(data["node"], tuple(data["columns"]), _exprs(data["partition"]), calls, data["text"])
+            return Window(data["node"], tuple(data["columns"]), exprs_from_json(data["partition"]), calls, data["text"])
         case "opaque":
             columns = tuple(data["columns"])
             return Opaque(data["name"], data["node"], data["reason"], columns, data["children"], data["text"])
-        case other:
-            raise ValueError(f"unknown operator on the wire: {other!r}")
+        case None:
+            raise ValueError(f"unknown operator on the wire: {data['op']!r}")
+        case _:
+            assert_never(name)
 
 
-def _exprs(data: Any) -> tuple[Expr, ...]:
-    return tuple(expr_from_json(e) for e in data)
-
-
-def _named(data: Any) -> Named:
-    return tuple((c, expr_from_json(e)) for c, e in data)
-
-
-def _order(data: Any) -> tuple[SortKey, ...]:
-    return tuple(SortKey(expr_from_json(e), bool(up), bool(nulls)) for e, up, nulls in data)
+def read_limit(data: Mapping[str, Any]) -> Limit:
+    """The operator of a `limit` node."""
+    limit, offset = expr_from_json(data["limit"]), data.get("offset")
+    return Limit(limit, expr_from_json(offset) if offset else None, order_from_json(data["order"]))

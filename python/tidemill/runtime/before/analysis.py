@@ -11,10 +11,12 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.errors import TidemillError
+from tidemill.plan.datatype import DataType
+from tidemill.plan.expr import Col, Expr, Lit, fn
 from tidemill.runtime.view.definition import Definition
 from tidemill.runtime.view.record import Record
-from tidemill.wire import built as wire
-from tidemill.wire.built import Type
+from tidemill.search.contract.kinds import Policy
+from tidemill.wire import nodes
 
 Document = Mapping[str, Any]
 
@@ -152,33 +154,34 @@ def partitioned(document: Document, columns: Sequence[str]) -> Document:
     fresh = itertools.count(max(known, default=0) + 1)
     added: list[dict[str, Any]] = []
     output: list[list[Any]] = []
-    values: dict[int, wire.Expr] = {}
+    values: dict[int, Expr] = {}
+    no_text = Lit(None, "string")
     for column, name in document["output"]:
         if name in columns and known[column]["type"] == "string":
-            told = wire.fn("in", wire.col(column), wire.lit("", "string"), wire.lit(NULL_FOLDER, "string"))
+            read = Col(column)
             added.append({**known[column], "id": next(fresh), "nullable": True})
             column = added[-1]["id"]
-            values[column] = wire.fn("if", told, wire.lit(None, "string"), told["args"][0])
+            values[column] = fn("if", fn("in", read, Lit("", "string"), Lit(NULL_FOLDER, "string")), no_text, read)
         else:
-            values[column] = wire.col(column)
+            values[column] = Col(column)
         output.append([column, name])
     if not added:
         return document
-    root = wire.project(values.items(), document["root"])
+    root = nodes.project(values.items(), document["root"])
     return {**document, "columns": [*document["columns"], *added], "root": root, "output": output}
 
 
-def column_types(document: Document) -> dict[int, Type]:
+def column_types(document: Document) -> dict[int, DataType]:
     """Types by column id."""
     return {c["id"]: c["type"] for c in document["columns"]}
 
 
-def same_type(a: Type, b: Type) -> bool:
+def same_type(a: DataType, b: DataType) -> bool:
     """Whether two types are the same but for nullability and comments within them."""
     return bool(_bare(a) == _bare(b))
 
 
-def _bare(type_: Type) -> Type:
+def _bare(type_: DataType) -> DataType:
     if isinstance(type_, str):
         return type_
     match type_.get("type"):
@@ -192,7 +195,7 @@ def _bare(type_: Type) -> Type:
             return type_
 
 
-def type_text(type_: Type) -> str:
+def type_text(type_: DataType) -> str:
     """A type as DESCRIBE shows it."""
     if isinstance(type_, str):
         return {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}.get(type_, type_)
@@ -236,7 +239,7 @@ def functions(document: Document) -> dict[str, str]:
     return found
 
 
-def check_findings(document: Document, policy: str) -> None:
+def check_findings(document: Document, policy: Policy) -> None:
     """Refuses what a view may not be made of.
 
     Raises TIDEMILL_TEMPORARY_OBJECT, or TIDEMILL_NON_DETERMINISTIC unless the policy is FULL.

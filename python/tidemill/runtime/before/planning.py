@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
-from tidemill.cost.costing import HELD
+from tidemill.cost.guesses import CHANGED_SHARE, SOURCE_ROWS
+from tidemill.debug.requests import write_request
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.runtime.before.situation import Situation, survey
@@ -19,6 +20,7 @@ from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.contract.request import PlanRequest, planned_with
 from tidemill.search.contract.request import Point as Expected
 from tidemill.search.contract.run_plan import RunPlan, StateSpec
+from tidemill.search.contract.stored import HELD
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.search.service.plan_cache import PlanCache
 from tidemill.search.service.planner import plan_run
@@ -26,9 +28,6 @@ from tidemill.search.service.pool import SEARCHERS
 from tidemill.settings import PlannerSettings
 from tidemill.sources.registry import tells_changes
 
-# Rows by which EXPLAIN and the checks of CREATE let every source change, where nothing is known: one per cent.
-ASSUMED_CHANGE = 0.01
-ASSUMED_ROWS = 1e6
 # Expected rows from which a source is taken to change.
 LEAST_ROWS = 0.5
 # Reasons that the user asked for, or that no policy forbids. All others are reasons in the data: STRICT refuses them.
@@ -70,6 +69,15 @@ def _request(
     )
 
 
+def _written(situation: Situation, request: PlanRequest) -> PlanRequest:
+    """The request, after it was written down where the session wants that."""
+    if folder := situation.settings.debug_requests:
+        head = situation.head
+        known = head is not None and head.row.view
+        write_request(folder, f"{head.row.view}-run-{head.run + 1}" if head is not None and known else "query", request)
+    return request
+
+
 def early(situation: Situation, number: int, outlook: Outlook, lost: Collection[str] = ()) -> RunPlan:
     """The plan of a run without output, the point `number` of the schedule: the early work that pays; without a step
     if none does."""
@@ -101,7 +109,7 @@ def _early_request(situation: Situation, number: int, outlook: Outlook, lost: Co
         ahead.append(Expected(point.cost, point.output, step, other))
     request = _request(situation, None, lost)
     own = schedule[number - 1].cost
-    return replace(request, price=own, point=number, ahead=planned_with(ahead))
+    return _written(situation, replace(request, price=own, point=number, ahead=planned_with(ahead)))
 
 
 def _expected(
@@ -114,7 +122,7 @@ def _expected(
         some = inserts + deletes >= LEAST_ROWS
         change = replace(change, changed=some, old_readable=True, reason=None, inserts=inserts, deletes=deletes)
     elif unread:
-        share = (rows or ASSUMED_ROWS) * ASSUMED_CHANGE
+        share = (rows or SOURCE_ROWS) * CHANGED_SHARE
         changed = situation.query.sources[source].kind != "static"
         change = replace(change, changed=changed, old_readable=True, reason=None, inserts=share, deletes=0.0)
     if not change.changed or rows is None:
@@ -143,7 +151,7 @@ class Asked:
     def request(self, situation: Situation) -> PlanRequest:
         request = _request(situation, self.full_reason, self.lost, self.refill)
         number, price = self.point
-        return replace(request, point=number, price=price, past=self.past)
+        return _written(situation, replace(request, point=number, price=price, past=self.past))
 
 
 def plan(situation: Situation, asked: Asked) -> RunPlan:
@@ -218,15 +226,15 @@ def steady(situation: Situation, states: frozenset[str]) -> Situation:
     changes = {}
     for number, change in situation.changes.items():
         constant = situation.query.sources[number].kind == "static"
-        rows = change.rows or situation.query.sources[number].rows or ASSUMED_ROWS
+        rows = change.rows or situation.query.sources[number].rows or SOURCE_ROWS
         changes[number] = replace(
             change,
             changed=not constant,
             old_readable=True,
             reason=None,
             rows=rows,
-            inserts=0.0 if constant else max(1.0, rows * ASSUMED_CHANGE),
-            deletes=0.0 if constant else max(1.0, rows * ASSUMED_CHANGE / 2),
+            inserts=0.0 if constant else max(1.0, rows * CHANGED_SHARE),
+            deletes=0.0 if constant else max(1.0, rows * CHANGED_SHARE / 2),
         )
     row = RunRow(run=0, view="", point=1, trigger="CREATE", kind="FULL")
     kept = {name: StoredState("", (), "", ()) for name in states}

@@ -15,6 +15,7 @@ from tidemill.runtime.before import analysis
 from tidemill.runtime.view.arrivals import Arrived, Rows, place
 from tidemill.runtime.view.definition import Terms
 from tidemill.runtime.view.record import Record, SourceAt
+from tidemill.search.contract.kinds import Policy
 from tidemill.settings import PlannerSettings
 from tidemill.sources.base import Source
 from tidemill.sources.registry import adapter, describe_position, pin, tells_changes
@@ -43,7 +44,7 @@ class Situation:
     functions: Mapping[str, str]
 
     @property
-    def policy(self) -> str:
+    def policy(self) -> Policy:
         return self.terms.policy
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
+from tidemill.plan.datatype import DataType
 from tidemill.runtime.before import analysis, graph, sessions
 from tidemill.runtime.before.foresight import foreseen
 from tidemill.runtime.run.attempt import Occasion
@@ -18,7 +19,6 @@ from tidemill.runtime.view.definition import ViewColumn
 from tidemill.sql.codec import to_json
 from tidemill.sql.not_yet import not_in_effect
 from tidemill.sql.statements import Create
-from tidemill.wire import built as wire
 
 CASE_SENSITIVE = "spark.sql.caseSensitive"
 
@@ -144,7 +144,7 @@ def _partitions(
     return tuple(found)
 
 
-def _parts(type_: wire.Type) -> bool:
+def _parts(type_: DataType) -> bool:
     """Whether text tells all values of the type, so that a folder can stand for one; bytes are no text."""
     if not isinstance(type_, str):
         return False

@@ -14,9 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidemill.plan.expr import ONE, ZERO, Cast, Col, Expr, Lit, fn
+from tidemill.plan.grouping import groupable
+from tidemill.runtime.run.expressions import Ids, above_zero, below_zero
 from tidemill.runtime.run.jobs import Execution
-from tidemill.wire import built as wire
-from tidemill.wire.built import Expr, Ids, Node
+from tidemill.wire import nodes
+from tidemill.wire.nodes import Node
 
 TOLERANCE = 1e-9
 # Eleven significant digits: two numbers with the same text differ by less than 1e-10 of their size, well inside
@@ -25,7 +28,8 @@ _ROUNDED = "%.10e"
 _EXACT = "%.17e"
 
 File = Mapping[str, Any]
-Columns = Sequence[tuple[str, wire.Type]]
+Columns = Sequence[tuple[str, str]]
+"""The view's columns: (name, type as text)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +50,11 @@ def compare(
     """Compares the rows of `query` (bound; its columns `output`, in the view's order) with the files `live`."""
     ids = Ids()
     counted, count = _signed(ids, query, output, columns, live)
-    differs = wire.where(counted.node, wire.fn("not", wire.fn("=", wire.col(count), wire.long(0))))
+    differs = nodes.where([fn("not", fn("=", Col(count), ZERO))], counted.node)
     if not counted.floats:
         missing, unexpected = ids.fresh(2)
-        zero, n = wire.long(0), wire.col(count)
-        totals = wire.aggregate(
-            [],
-            [
-                (missing, wire.fn("sum", wire.fn("if", wire.fn(">", n, zero), n, zero))),
-                (unexpected, wire.fn("sum", wire.fn("if", wire.fn("<", n, zero), wire.fn("negative", n), zero))),
-            ],
-            differs,
-        )
+        sums = [(missing, fn("sum", above_zero(count))), (unexpected, fn("sum", below_zero(count)))]
+        totals = nodes.aggregate([], sums, differs)
         row = execution.rows(totals, [(missing, "missing"), (unexpected, "unexpected")], step="verify")[0]
         return Verdict(int(row[0] or 0), int(row[1] or 0))
     wanted = [(c, f"c{i}") for i, c in enumerate([count, *counted.floats, *counted.others])]
@@ -79,33 +76,31 @@ def _signed(
     stored, both = ids.fresh(len(columns)), ids.fresh(len(columns))
     plus, minus, n, count = ids.fresh(4)
     left_ids = ids.fresh(len(columns))
-    left = wire.project(
-        [*((i, wire.col(c)) for i, c in zip(left_ids, output, strict=True)), (plus, wire.long(1))], query
-    )
-    leaf = wire.files(live, [(i, name, type_) for i, (name, type_) in zip(stored, columns, strict=True)])
-    right = wire.project([*((i, wire.col(i)) for i in stored), (minus, wire.long(-1))], leaf)
-    rows = wire.union([*both, n], ([*left_ids, plus], left), ([*stored, minus], right))
+    left = nodes.project([*((i, Col(c)) for i, c in zip(left_ids, output, strict=True)), (plus, ONE)], query)
+    leaf = nodes.files(live, [(i, name, type_) for i, (name, type_) in zip(stored, columns, strict=True)])
+    right = nodes.project([*nodes.same(stored), (minus, Lit(-1, "long"))], leaf)
+    rows = nodes.union([*both, n], ([*left_ids, plus], left), ([*stored, minus], right))
     keys: list[tuple[int, Expr]] = []
-    values: list[tuple[int, Expr]] = [(count, wire.fn("sum", wire.col(n)))]
+    values: list[tuple[int, Expr]] = [(count, fn("sum", Col(n)))]
     floats, others = [], []
     for column, (_, type_) in zip(both, columns, strict=True):
         key = ids.one()
         if type_ in ("double", "float"):
             keys.append((key, digits(column, _ROUNDED)))
             text = ids.one()
-            values.append((text, wire.fn("first", digits(column, _EXACT))))
+            values.append((text, fn("first", digits(column, _EXACT))))
             floats.append(text)
         else:
-            keys.append((key, wire.groupable(column, type_)))
+            keys.append((key, groupable(column, type_)))
             others.append(key)
-    return _Counted(wire.aggregate(keys, values, rows), tuple(floats), tuple(others)), count
+    return _Counted(nodes.aggregate(keys, values, rows), tuple(floats), tuple(others)), count
 
 
 def digits(column: int, pattern: str = _ROUNDED) -> Expr:
     """A double or float as text, with -0.0 as 0.0 and NULL as NULL (format_string alone writes the text null)."""
-    number = wire.fn("+", {"cast": wire.col(column), "to": "double"}, wire.lit(0.0, "double"))
-    text = wire.fn("format_string", wire.lit(pattern, "string"), number)
-    return wire.fn("if", wire.fn("isnull", wire.col(column)), wire.lit(None, "string"), text)
+    number = fn("+", Cast(Col(column), "double"), Lit(0.0, "double"))
+    text = fn("format_string", Lit(pattern, "string"), number)
+    return fn("if", fn("isnull", Col(column)), Lit(None, "string"), text)
 
 
 def _paired(rows: Sequence[Sequence[Any]], floats: int) -> Verdict:
@@ -151,6 +146,6 @@ def bag(rows: Sequence[Sequence[Any]]) -> Counter[str]:
     return Counter(json.dumps(list(r), sort_keys=True, default=str) for r in rows)
 
 
-def comparable(column: int, type_: wire.Type) -> Expr:
+def comparable(column: int, type_: str) -> Expr:
     """One column in comparable form: floats by eleven digits, maps sorted."""
-    return digits(column) if type_ in ("double", "float") else wire.groupable(column, type_)
+    return digits(column) if type_ in ("double", "float") else groupable(column, type_)

@@ -6,32 +6,34 @@ Used by VERIFY when the plain comparison finds a difference and the query ends i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from tidemill.plan.expr import Col, Expr, Lit, fn
+from tidemill.plan.ops import Limit, Named
 from tidemill.runtime.judge.compare import Columns, File, Verdict, bag, comparable
+from tidemill.runtime.run.expressions import Ids
 from tidemill.runtime.run.jobs import Execution
-from tidemill.wire import built as wire
-from tidemill.wire.built import Expr, Ids, Node
+from tidemill.wire import nodes
+from tidemill.wire.expressions import named_from_json
+from tidemill.wire.nodes import Node, inputs_of, kind_of
+from tidemill.wire.query_document import read_limit
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A query that ends in LIMIT: the projections above it (outermost first) and the limit node."""
+    """A query that ends in LIMIT: the projections above it (outermost first), the limit, and what is below it."""
 
-    projections: tuple[Mapping[str, Any], ...]
-    limit: Mapping[str, Any]
-
-    def over(self, ids: Ids, child: Node, extra: Sequence[tuple[int, Expr]], needed: Iterable[int]) -> Node:
-        """`child`, made to show `needed` and the `extra` columns."""
-        return wire.project([*((c, wire.col(c)) for c in sorted(needed)), *extra], child)
+    projections: tuple[Named, ...]
+    limit: Limit
+    below: Node
 
     def above(self, child: Node, carried: Sequence[int]) -> Node:
         """The projections over `child`, each carrying the columns `carried` along."""
         node = child
-        for p in reversed(self.projections):
-            node = wire.project([*((c, e) for c, e in p["columns"]), *((c, wire.col(c)) for c in carried)], node)
+        for columns in reversed(self.projections):
+            node = nodes.project([*columns, *nodes.same(carried)], node)
         return node
 
 
@@ -39,10 +41,13 @@ def find_cut(root: Mapping[str, Any]) -> Cut | None:
     """The LIMIT at the top of a query, under projections at most."""
     projections = []
     node = root
-    while node["op"] == "project":
-        projections.append(node)
-        node = node["inputs"][0]
-    return Cut(tuple(projections), node) if node["op"] == "limit" else None
+    while kind_of(node) == "project":
+        projections.append(named_from_json(node["columns"]))
+        (node,) = inputs_of(node)
+    if kind_of(node) != "limit":
+        return None
+    (below,) = inputs_of(node)
+    return Cut(tuple(projections), read_limit(node), below)
 
 
 def compare_cut(
@@ -57,22 +62,24 @@ def compare_cut(
 
     `needed`: the columns below the limit that the projections above it, or the output, read.
     """
-    if not cut.limit["order"]:
+    order = cut.limit.order
+    if not order:
         return _any_rows(execution, cut, output, columns, live)
     ids = Ids()
-    ranks = ids.fresh(len(cut.limit["order"]))
-    with_ranks = [(r, order[0]) for r, order in zip(ranks, cut.limit["order"], strict=True)]
-    below = cut.over(ids, cut.limit["inputs"][0], with_ranks, needed)
-    top: Node = {**cut.limit, "inputs": [below], "order": [[wire.col(r), *o[1:]] for r, o in _zip(ranks, cut)]}
+    ranks = ids.fresh(len(order))
+    ranked = [(r, key.expr) for r, key in zip(ranks, order, strict=True)]
+    below = nodes.project([*nodes.same(sorted(needed)), *ranked], cut.below)
+    by_ranks = [replace(key, expr=Col(r)) for r, key in zip(ranks, order, strict=True)]
+    top = nodes.limit(cut.limit.limit, cut.limit.offset, by_ranks, below)
     expected = _collect(execution, ids, cut.above(top, ranks), ranks, output, columns)
     actual = bag(_stored(execution, ids, columns, live))
     last = _rank(expected[-1], len(ranks)) if expected else None
     before = bag([r[len(ranks) :] for r in expected if _rank(r, len(ranks)) != last])
     # Everything that ties with some answer row: those at the cut are candidates.
     other = ids.fresh(len(ranks))
-    answer = wire.project([(o, wire.col(r)) for o, r in zip(other, ranks, strict=True)], top)
-    same = [wire.fn("<=>", wire.col(a), wire.col(b)) for a, b in zip(ranks, other, strict=True)]
-    ties = wire.join("semi", below, answer, same)
+    answer = nodes.project([(o, Col(r)) for o, r in zip(other, ranks, strict=True)], top)
+    same = [fn("<=>", Col(a), Col(b)) for a, b in zip(ranks, other, strict=True)]
+    ties = nodes.join("semi", same, below, answer)
     rows = _collect(execution, ids, cut.above(ties, ranks), ranks, output, columns)
     candidates = bag([r[len(ranks) :] for r in rows if _rank(r, len(ranks)) == last])
     rest = actual - before
@@ -80,10 +87,6 @@ def compare_cut(
     unexpected = (rest - candidates).total()
     short = len(expected) - actual.total()
     return Verdict(max(missing, short), max(unexpected, -short))
-
-
-def _zip(ranks: Sequence[int], cut: Cut) -> Iterable[tuple[int, Sequence[Any]]]:
-    return zip(ranks, cut.limit["order"], strict=True)
 
 
 def _rank(row: Sequence[Any], n: int) -> str:
@@ -94,9 +97,9 @@ def _collect(
     execution: Execution, ids: Ids, node: Node, ranks: Sequence[int], output: Sequence[int], columns: Columns
 ) -> list[list[Any]]:
     shown = ids.fresh(len(output))
-    plan = wire.project(
+    plan = nodes.project(
         [
-            *((r, wire.col(r)) for r in ranks),
+            *nodes.same(ranks),
             *((s, comparable(c, type_)) for s, c, (_, type_) in zip(shown, output, columns, strict=True)),
         ],
         node,
@@ -107,17 +110,23 @@ def _collect(
 
 def _stored(execution: Execution, ids: Ids, columns: Columns, live: Sequence[File]) -> list[list[Any]]:
     stored = ids.fresh(len(columns))
-    leaf = wire.files(live, [(i, name, type_) for i, (name, type_) in zip(stored, columns, strict=True)])
+    leaf = nodes.files(live, [(i, name, type_) for i, (name, type_) in zip(stored, columns, strict=True)])
     return _collect(execution, ids, leaf, [], stored, columns)
 
 
 def _any_rows(execution: Execution, cut: Cut, output: Sequence[int], columns: Columns, live: Sequence[File]) -> Verdict:
     """LIMIT without order: any rows of the input are right, as many as the limit wants."""
     ids = Ids()
-    rows = cut.above(cut.limit["inputs"][0], [])
+    rows = cut.above(cut.below, [])
     offered: Counter[str] = bag(_collect(execution, ids, rows, [], output, columns))
     actual = bag(_stored(execution, ids, columns, live))
-    wanted = max(0, offered.total() - int((cut.limit.get("offset") or {}).get("lit") or 0))
-    size = min(wanted, int(cut.limit["limit"]["lit"])) if "lit" in cut.limit["limit"] else actual.total()
+    wanted = max(0, offered.total() - (_number(cut.limit.offset) or 0))
+    most = _number(cut.limit.limit)
+    size = actual.total() if most is None else min(wanted, most)
     short = size - actual.total()
     return Verdict(max(0, short), max((actual - offered).total(), -short))
+
+
+def _number(expr: Expr | None) -> int | None:
+    """The value of a literal; None for anything else."""
+    return int(expr.value) if isinstance(expr, Lit) and expr.value is not None else None

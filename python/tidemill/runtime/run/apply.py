@@ -15,9 +15,12 @@ from typing import Any
 from urllib.parse import unquote
 
 from tidemill.errors import TidemillError
+from tidemill.plan.expr import ONE, ZERO, Col, Expr, fn
+from tidemill.plan.grouping import groupable, is_groupable
+from tidemill.runtime.run.expressions import Ids, is_negative, is_positive, observed_sum, partition_text
 from tidemill.runtime.run.jobs import Execution, Written
-from tidemill.wire import built as wire
-from tidemill.wire.built import Ids, Node
+from tidemill.wire import nodes
+from tidemill.wire.nodes import Node
 
 MEBIBYTE = 1 << 20
 # Below this size rewriting everything (one job) is as cheap as finding the touched files first (two jobs): a read of
@@ -32,10 +35,10 @@ File = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ResultColumn:
-    """A column of the view's data files."""
+    """A column of the view's data files; its type as text."""
 
     name: str
-    type: wire.Type
+    type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +145,8 @@ def _candidates(
     ids = Ids()
     own = [c for name in partitions for c in columns if c.name == name]
     read, texts, count, left = ids.fresh(len(own)), ids.fresh(len(own)), ids.one(), ids.one()
-    keys = [(t, wire.partition_text(c)) for t, c in zip(texts, read, strict=True)]
-    plan = wire.aggregate(keys, [(left, wire.fn("min", wire.col(count)))], _signed(delta, read, own, count))
+    keys = [(t, partition_text(c)) for t, c in zip(texts, read, strict=True)]
+    plan = nodes.aggregate(keys, [(left, fn("min", Col(count)))], _signed(delta, read, own, count))
     named = [*((t, f"p{i}") for i, t in enumerate(texts)), (left, "left")]
     rows = execution.rows(plan, named, step="find touched partitions")
     found = {tuple(row[:-1]): int(row[-1]) < 0 for row in rows}
@@ -158,11 +161,11 @@ def _usable(keys: Sequence[str] | None, columns: Sequence[ResultColumn]) -> tupl
     if not keys:
         return None
     types = {c.name: c.type for c in columns}
-    return tuple(keys) if all(wire.plain(0, types[k]) for k in keys) else None
+    return tuple(keys) if all(is_groupable(types[k]) for k in keys) else None
 
 
 def _leaf(files: Sequence[File], ids: Sequence[int], columns: Sequence[ResultColumn]) -> Node:
-    return wire.files(files, [(i, c.name, c.type) for i, c in zip(ids, columns, strict=True)])
+    return nodes.files(files, [(i, c.name, c.type) for i, c in zip(ids, columns, strict=True)])
 
 
 def _signed(delta: Delta, ids: Sequence[int], columns: Sequence[ResultColumn], count: int) -> Node:
@@ -181,20 +184,17 @@ def _touched(
     compared = [c for c in columns if keys is None or c.name in keys]
     left, right = ids.fresh(len(compared)), ids.fresh(len(compared))
     path, count, found = ids.one(), ids.one(), ids.one()
-    rows = wire.files(live, [(i, c.name, c.type) for i, c in zip(left, compared, strict=True)], path)
+    rows = nodes.files(live, [(i, c.name, c.type) for i, c in zip(left, compared, strict=True)], path)
     # Only rows that leave are looked for: an insert of a row value that is there already needs no rewriting.
-    leaving = wire.where(_signed(delta, right, compared, count), wire.fn("<", wire.col(count), wire.long(0)))
-    held = wire.join("semi", rows, leaving, _same(left, right, compared))
-    plan = wire.aggregate([(found, wire.col(path))], [], held)
+    leaving = nodes.where([is_negative(count)], _signed(delta, right, compared, count))
+    held = nodes.join("semi", _same(left, right, compared), rows, leaving)
+    plan = nodes.aggregate([(found, Col(path))], [], held)
     names = {_tail(str(row[0])) for row in execution.rows(plan, [(found, "path")], step="find touched files")}
     return tuple(f for f in live if _tail(str(f["path"])) in names)
 
 
-def _same(left: Sequence[int], right: Sequence[int], columns: Sequence[ResultColumn]) -> list[wire.Expr]:
-    return [
-        wire.fn("<=>", wire.groupable(a, c.type), wire.groupable(b, c.type))
-        for a, b, c in zip(left, right, columns, strict=True)
-    ]
+def _same(left: Sequence[int], right: Sequence[int], columns: Sequence[ResultColumn]) -> list[Expr]:
+    return [fn("<=>", groupable(a, c.type), groupable(b, c.type)) for a, b, c in zip(left, right, columns, strict=True)]
 
 
 def _tail(path: str) -> str:
@@ -216,7 +216,7 @@ def _rewrite(
     count = ids.one()
     check = False
     if not touched:
-        plan = wire.replicate(wire.col(count), _signed(delta, out, columns, count))
+        plan = nodes.replicate(Col(count), _signed(delta, out, columns, count))
         # In a bag that is too big to look through, deletes always touch a file; so only inserts arrive here.
         check = delta.deletes > 0
     elif keys is not None:
@@ -255,8 +255,8 @@ def partition_ids(ids: Sequence[int], names: Sequence[str], partitions: Sequence
 
 def _checked(plan: Node, count: int) -> Node:
     """`replicate` over an observation of counts below zero, which no right plan makes."""
-    below = wire.observed_sum(wire.fn("if", wire.fn("<", wire.col(count), wire.long(0)), wire.long(1), wire.long(0)))
-    return {**plan, "inputs": [wire.observe("apply", [("short", below)], plan["inputs"][0])]}
+    below = observed_sum(fn("if", is_negative(count), ONE, ZERO))
+    return nodes.over(plan, [nodes.observe("apply", [("short", below)], child) for child in nodes.inputs_of(plan)])
 
 
 def _replace_by_key(
@@ -272,9 +272,9 @@ def _replace_by_key(
     count = ids.one()
     keyed = [c for c in columns if c.name in keys]
     at = [old[i] for i, c in enumerate(columns) if c.name in keys]
-    kept = wire.join("anti", _leaf(touched, old, columns), _leaf(delta.files, gone, keyed), _same(at, gone, keyed))
-    added = wire.where(_signed(delta, new, columns, count), wire.fn(">", wire.col(count), wire.long(0)))
-    return wire.union(out, (old, kept), (new, added))
+    kept = nodes.join("anti", _same(at, gone, keyed), _leaf(touched, old, columns), _leaf(delta.files, gone, keyed))
+    added = nodes.where([is_positive(count)], _signed(delta, new, columns, count))
+    return nodes.union(out, (old, kept), (new, added))
 
 
 def _final_counts(
@@ -283,13 +283,14 @@ def _final_counts(
     """Each row value of touched files and delta, as often as the sum of its counts says."""
     old, new, both = ids.fresh(len(columns)), ids.fresh(len(columns)), ids.fresh(len(columns))
     one, signed, n = ids.one(), ids.one(), ids.one()
-    present = wire.project([*((i, wire.col(i)) for i in old), (one, wire.long(1))], _leaf(touched, old, columns))
-    rows = wire.union([*both, n], ([*old, one], present), ([*new, signed], _signed(delta, new, columns, signed)))
-    keys, values = [], [(count, wire.fn("sum", wire.col(n)))]
+    present = nodes.project([*nodes.same(old), (one, ONE)], _leaf(touched, old, columns))
+    rows = nodes.union([*both, n], ([*old, one], present), ([*new, signed], _signed(delta, new, columns, signed)))
+    keys: list[tuple[int, Expr]] = []
+    values: list[tuple[int, Expr]] = [(count, fn("sum", Col(n)))]
     for produced, column, c in zip(out, both, columns, strict=True):
-        if wire.plain(column, c.type):
-            keys.append((produced, wire.col(column)))
+        if is_groupable(c.type):
+            keys.append((produced, Col(column)))
         else:
-            keys.append((ids.one(), wire.groupable(column, c.type)))
-            values.append((produced, wire.fn("first", wire.col(column))))
-    return wire.replicate(wire.col(count), wire.aggregate(keys, values, rows))
+            keys.append((ids.one(), groupable(column, c.type)))
+            values.append((produced, fn("first", Col(column))))
+    return nodes.replicate(Col(count), nodes.aggregate(keys, values, rows))

@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tidemill.bridge.jvm import Jvm, JvmFailure
+from tidemill.cost.guesses import FILE_ROW_BYTES
+from tidemill.plan.datatype import type_to_text
 from tidemill.plan.query import count_field
 from tidemill.runtime.before import sessions
 from tidemill.runtime.before.situation import Situation
@@ -27,11 +29,9 @@ from tidemill.runtime.view.arrivals import Arrived
 from tidemill.runtime.view.history import Counts, RunRow
 from tidemill.runtime.view.record import File, Record, StoredPiece, StoredState
 from tidemill.runtime.view.views import Lost, View
+from tidemill.search.contract.kinds import RunKind
 from tidemill.search.contract.run_plan import RunPlan, StateSpec
 from tidemill.sources.registry import check_undisturbed
-
-BYTES_OF_A_ROW = 50
-"""In a Parquet file, roughly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Occasion:
         return max(0, (time.time_ns() // 1000 - self.started_at) // 1000)
 
 
-def row_of(view: View, occasion: Occasion, kind: str, situation: Situation) -> RunRow:
+def row_of(view: View, occasion: Occasion, kind: RunKind, situation: Situation) -> RunRow:
     """The row of a run of this kind, with what is known before it runs."""
     return RunRow(
         run=None,
@@ -165,7 +165,7 @@ def run_without_output(view: View, situation: Situation, occasion: Occasion) -> 
 
 def _before(view: View, situation: Situation) -> Record:
     """The last record; of a view without any, one in which nothing has happened."""
-    row = RunRow(run=None, view="", point=1, trigger="", kind="")
+    row = RunRow(run=None, view="", point=1, trigger="", kind="NO_DATA")
     return view.head or Record(0, row, None, None, (), {}, (), situation.fingerprint, situation.functions)
 
 
@@ -263,7 +263,7 @@ def _held_back(run: _Executed, occasion: Occasion) -> Record:
 def _with_output(run: _Executed, occasion: Occasion) -> Record:
     """The record of a run with output: its content, and states that stand where it does."""
     view, situation, plan, outcome, head, stage = run.view, run.situation, run.plan, run.outcome, run.head, run.stage
-    columns = [ResultColumn(c.name, c.type) for c in view.definition.columns]
+    columns = [ResultColumn(c.name, type_to_text(c.type)) for c in view.definition.columns]
     rows: int | None
     rows_out: Counts | None
     delta_files: tuple[File, ...] | None
@@ -312,4 +312,4 @@ def _with_output(run: _Executed, occasion: Occasion) -> Record:
 
 def _rows(files: Sequence[File]) -> float:
     """About how many rows are in result files."""
-    return sum(int(f["bytes"]) for f in files) / BYTES_OF_A_ROW
+    return sum(int(f["bytes"]) for f in files) / FILE_ROW_BYTES

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, assert_never
 
-from tidemill.wire import built as wire
+from tidemill.plan.expr import Col, Expr, Lit, fn
+from tidemill.runtime.run.expressions import ROWS, signed_counts
+from tidemill.wire import nodes
+from tidemill.wire.nodes import Among, Node
 
 Position = Any
 Files = Sequence[Mapping[str, Any]]
@@ -42,9 +45,10 @@ class Binder:
     scans: dict[str, int] = field(default_factory=dict)
     _numbered: int = 0
 
-    def bind(self, node: Mapping[str, Any]) -> wire.Node:
+    def bind(self, node: Mapping[str, Any]) -> Node:
         """`node` with every symbol replaced. Each change set gets an observation, named in `changes`."""
-        match node["op"]:
+        kind = nodes.kind_of(node)
+        match kind:
             case "scan":
                 return self._scan(node)
             case "changes":
@@ -59,50 +63,60 @@ class Binder:
                         pieces = pieces[len(pieces) if before is None else before :]
                 pieces = pieces[node.get("first", 0) : node.get("end")]
                 found = self._files(node, [file for piece in pieces for file in piece])
-                return self._among(node, found) if "among" in node else found
+                among = nodes.among_of(node)
+                return found if among is None else self._among(node, among, found)
             case "staged":
                 return self._files(node, self.staged[node["step"]])
             case "result":
                 return self._files(node, self.result)
             case "held":
                 return self._files(node, self.held)
+            case "files" | "empty" | "reference":
+                return dict(node)
+            case "filter" | "project" | "join" | "aggregate" | "union" | "sort" | "limit" | "replicate" | "observe":
+                return self._over_inputs(node)
+            case "row_wise" | "window" | "opaque":
+                return self._over_inputs(node)
             case _:
-                bound = dict(node)
-                if "inputs" in bound:
-                    bound["inputs"] = [self.bind(child) for child in node["inputs"]]
-                return bound
+                assert_never(kind)
 
-    def _scan(self, node: Mapping[str, Any]) -> wire.Node:
+    def _over_inputs(self, node: Mapping[str, Any]) -> Node:
+        return nodes.over(node, map(self.bind, nodes.inputs_of(node)))
+
+    def _scan(self, node: Mapping[str, Any]) -> Node:
         bound = dict(node)
         bound["at"] = self._at(node["source"], node.get("at"))
         now = node.get("at") in {None, len(self.positions) - 1}
         if not self.observe_scans or node["source"] in self.counted or not now:
             return bound
-        return self._observed(bound, self.scans, [("rows", wire.observed_sum(wire.long(1)))])
+        return self._observed(bound, self.scans, [ROWS])
 
-    def _changes(self, node: Mapping[str, Any]) -> wire.Node:
+    def _changes(self, node: Mapping[str, Any]) -> Node:
         bound = dict(node)
         bound["from"] = self._at(node["source"], node["from"])
         bound["to"] = self._at(node["source"], node["to"])
-        return self._observed(bound, self.changes, wire.signed_counts(node["count"]))
+        return self._observed(bound, self.changes, signed_counts(node["count"]))
 
-    def _observed(self, node: wire.Node, names: dict[str, int], metrics: list[tuple[str, wire.Expr]]) -> wire.Node:
+    def _observed(self, node: Node, names: dict[str, int], metrics: list[tuple[str, Expr]]) -> Node:
         self._numbered += 1
         name = f"source_{node['source']}_{self._numbered}"
         names[name] = node["source"]
-        observed = wire.observe(name, metrics, node)
+        observed = nodes.observe(name, metrics, node)
         if "id" in node:  # a reference to this leaf must find the node that now stands for it
             observed["id"] = node.pop("id")
         return observed
 
-    def _among(self, node: Mapping[str, Any], files: wire.Node) -> wire.Node:
+    def _among(self, node: Mapping[str, Any], among: Among, files: Node) -> Node:
         """The rows that a look-up may find. Without it Spark would not know where to look before it has read all."""
-        among = node["among"]
-        values = self.values.get((among["step"], among["field"]))
+        values = self.values.get((among.step, among.field))
         if values is None:
             return files
-        (kind,) = (c[2] for c in node["columns"] if c[0] == among["column"])
-        found = wire.where(files, wire.among(among["column"], kind, values, nulls=among["nulls"]))
+        (kind,) = (t for c, _, t in nodes.stored_columns(node) if c == among.column)
+        column = Col(among.column)
+        wanted: Expr = fn("in", column, *(Lit(value, kind) for value in values))
+        if among.nulls:
+            wanted = fn("or", wanted, fn("isnull", column))
+        found = nodes.where([wanted], files)
         if "id" in files:
             found["id"] = files.pop("id")
         return found
@@ -110,8 +124,8 @@ class Binder:
     def _at(self, source: int, moment: int | None) -> Position:
         return self.positions[-1 if moment is None else moment].get(source)
 
-    def _files(self, node: Mapping[str, Any], listed: Files) -> wire.Node:
-        bound = wire.files(listed, [(c[0], c[1], c[2]) for c in node["columns"]])
+    def _files(self, node: Mapping[str, Any], listed: Files) -> Node:
+        bound = nodes.files(listed, nodes.stored_columns(node))
         if "id" in node:
             bound["id"] = node["id"]
         return bound

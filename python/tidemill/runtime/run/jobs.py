@@ -8,7 +8,9 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.cost.costing import PAGE_ROWS
-from tidemill.wire import built as wire
+from tidemill.runtime.run.expressions import partition_text
+from tidemill.wire import nodes
+from tidemill.wire.nodes import Node
 
 PARTITION = "_tidemill_partition_"
 """Begin of the names of columns that part the rows of a write; no file holds them."""
@@ -51,7 +53,7 @@ class Execution:
 
     def write(
         self,
-        plan: wire.Node,
+        plan: Node,
         path: str,
         columns: Sequence[tuple[int, str]],
         *,
@@ -72,8 +74,8 @@ class Execution:
         if partitions:
             first = max(c for c, _ in columns) + 1
             texts = [(first + i, f"{PARTITION}{i}", c) for i, c in enumerate(partitions)]
-            kept = [(c, wire.col(c)) for c, _ in columns]
-            plan = wire.project([*kept, *((i, wire.partition_text(c)) for i, _, c in texts)], plan)
+            kept = nodes.same(c for c, _ in columns)
+            plan = nodes.project([*kept, *((i, partition_text(c)) for i, _, c in texts)], plan)
             columns = [*columns, *((i, name) for i, name, _ in texts)]
             sink["partitions"] = [[name, partitions[c]] for _, name, c in texts]
         if order is not None:
@@ -82,12 +84,12 @@ class Execution:
         answer = self._run(plan, sink, step)
         return Written(tuple(answer["files"]), int(answer["rows"]), answer.get("observed") or {})
 
-    def rows(self, plan: wire.Node, columns: Sequence[tuple[int, str]], *, step: str) -> list[list[Any]]:
+    def rows(self, plan: Node, columns: Sequence[tuple[int, str]], *, step: str) -> list[list[Any]]:
         """The rows of `plan`, collected; for small answers only."""
         answer = self._run(plan, {"kind": "rows", "columns": [list(c) for c in columns]}, step)
         return list(answer["rows"])
 
-    def _run(self, plan: wire.Node, sink: Mapping[str, Any], step: str) -> Mapping[str, Any]:
+    def _run(self, plan: Node, sink: Mapping[str, Any], step: str) -> Mapping[str, Any]:
         request = {
             "query": self.query,
             "plan": plan,

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import assert_never
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.cost.costing import LOOKED_UP_KEYS
+from tidemill.plan.expr import Col
 from tidemill.runtime.before import sessions
 from tidemill.runtime.before.situation import Situation
 from tidemill.runtime.run.apply import partition_ids
 from tidemill.runtime.run.binder import Binder
+from tidemill.runtime.run.expressions import ROWS, observed_values, signed_counts
 from tidemill.runtime.run.jobs import Execution, Written
 from tidemill.runtime.storage.files import parent
 from tidemill.runtime.storage.stage import Stage
 from tidemill.runtime.view.record import StoredPiece, StoredState
 from tidemill.search.contract.run_plan import RunPlan, Step
-from tidemill.wire import built as wire
+from tidemill.wire import nodes, questions
 
 FEW_KEYS = 50
 """Keys that are looked up without compiled code: the rows of their pages are few enough to be interpreted."""
@@ -52,6 +55,10 @@ class Outcome:
                 self.delta = written
             case "held":
                 self.held = written
+            case "shared":
+                pass  # its readers find it by the step's name
+            case _:
+                assert_never(step.target)
 
 
 def carry_out(
@@ -69,7 +76,7 @@ def carry_out(
     afterwards what the steps wrote. Raises `JvmFailure`.
     """
     outcome = Outcome({}, {name: s.pieces for name, s in states.items()})
-    asked = {pair for step in plan.steps for pair in wire.looked_up(step.plan)}
+    asked = {pair for step in plan.steps for pair in questions.values_looked_up(step.plan)}
     for step in plan.steps:
         _fit(execution.jvm, situation, binder, step)
         outcome.take(step, _written(execution, binder, step, stage, partitions, asked))
@@ -81,12 +88,12 @@ def carry_out(
 
 def _fit(jvm: Jvm, situation: Situation, binder: Binder, step: Step) -> None:
     """Fits the session to a step."""
-    source_bytes = situation.source_bytes if wire.holds(step.plan, "scan") else 0.0
-    told = sum(situation.changes[n].read or 0.0 for n in wire.changed(step.plan))
-    known = [binder.values.get(pair) for pair in wire.looked_up(step.plan)]
+    source_bytes = situation.source_bytes if questions.count(step.plan, "scan") else 0.0
+    told = sum(situation.changes[n].read or 0.0 for n in questions.sources_changed(step.plan))
+    known = [binder.values.get(pair) for pair in questions.values_looked_up(step.plan)]
     many = any(values is None or len(values) > FEW_KEYS for values in known)  # None: all of the state is read
     read = inf if many else max(step.volume.read, told)
-    sessions.fit(jvm, source_bytes, max(step.volume.shuffled, told), read, wire.count(step.plan, "join"))
+    sessions.fit(jvm, source_bytes, max(step.volume.shuffled, told), read, questions.count(step.plan, "join"))
 
 
 def _written(
@@ -100,9 +107,9 @@ def _written(
     """`asked`: steps and fields whose values later steps look up."""
     plan = binder.bind(step.plan)
     columns = [(c, n) for c, n in step.columns]
-    values = [(n, wire.observed_values(wire.col(c), LOOKED_UP_KEYS)) for c, n in columns if (step.name, n) in asked]
+    values = [(n, observed_values(Col(c), LOOKED_UP_KEYS)) for c, n in columns if (step.name, n) in asked]
     if values:
-        plan = wire.observe(VALUES, values, plan)
+        plan = nodes.observe(VALUES, values, plan)
     parted: dict[int, str] = {}
     match step.target:
         case "state":
@@ -110,13 +117,13 @@ def _written(
         case "result":
             path = stage.data()
             parted = partition_ids([c for c, _ in columns], [n for _, n in columns], partitions)
-            plan = wire.observe("result", [("rows", wire.observed_sum(wire.long(1)))], plan)
+            plan = nodes.observe("result", [ROWS], plan)
         case "shared":
             path = stage.shared()
-        case _:
+        case "delta" | "held":
             path = stage.delta()
             count, _ = columns[-1]
-            plan = wire.observe("delta", wire.signed_counts(count), plan)
+            plan = nodes.observe("delta", signed_counts(count), plan)
     written = execution.write(plan, path, columns, step=step.name, partitions=parted, order=step.order)
     binder.staged[step.name] = written.files
     found = (written.observed.get(VALUES) or {}).items()
@@ -135,5 +142,5 @@ def _pieces(step: Step, before: tuple[StoredPiece, ...], written: Written) -> tu
             tail = before[step.first :]
             taken, segments = sum(p.rows for p in tail), sum(p.segments for p in tail)
             return (*before[: step.first], StoredPiece(written.files, written.rows, taken, segments, step.order))
-        case _:
+        case "base" | None:
             return (StoredPiece(written.files, written.rows, written.rows, 0, step.order),)

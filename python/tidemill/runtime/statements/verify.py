@@ -6,6 +6,8 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
+from tidemill.plan.datatype import type_to_text
+from tidemill.plan.ops import Named
 from tidemill.runtime.before import analysis, sessions
 from tidemill.runtime.judge.compare import Verdict, compare
 from tidemill.runtime.judge.free_answers import compare_cut, find_cut
@@ -33,7 +35,8 @@ def verify(jvm: Jvm, statement: Verify, sql: str, warnings: list[str]) -> list[l
         at = _positions(working, document, definition.qualified, head)
         sessions.fit(working, None)
         execution = Execution(working, document["query"], definition.qualified, head.run, Work())
-        verdict = _verdict(execution, document, at, head, [(c.name, c.type) for c in definition.columns])
+        columns = [(c.name, type_to_text(c.type)) for c in definition.columns]
+        verdict = _verdict(execution, document, at, head, columns)
     return [[verdict.matches, verdict.missing, verdict.unexpected]]
 
 
@@ -56,7 +59,7 @@ def _verdict(
     document: analysis.Document,
     at: dict[int, Any],
     head: Record,
-    columns: list[tuple[str, Any]],
+    columns: list[tuple[str, str]],
 ) -> Verdict:
     binder = Binder(positions=[at], states={}, result=head.files)
     output = [column for column, _ in document["output"]]
@@ -69,11 +72,9 @@ def _verdict(
     return compare_cut(execution, cut, needed, output, columns, head.files)
 
 
-def _needed(document: analysis.Document, above: Any, output: list[int]) -> frozenset[int]:
+def _needed(document: analysis.Document, above: Named | None, output: list[int]) -> frozenset[int]:
     """Columns below a limit that the projection right above it, or the output, reads."""
     if above is None:
         return frozenset(output)
-    from tidemill.plan.expr import expr_from_json
-
     query = read_query(document)
-    return frozenset().union(*(query.columns_of(expr_from_json(e)) for _, e in above["columns"]))
+    return frozenset().union(*(query.columns_of(e) for _, e in above))

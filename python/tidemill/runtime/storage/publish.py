@@ -77,11 +77,6 @@ def publish(files: Files, location: str, run: int, live: Iterable[Mapping[str, A
     return True
 
 
-def unpublish(files: Files, location: str) -> None:
-    """Removes all manifests: a plain reader then sees no content."""
-    files.delete([child(location, FOLDER)])
-
-
 def _manifests(files: Files, location: str) -> list[int]:
     matches = (_MANIFEST.match(s.name) for s in files.list(child(location, FOLDER)))
     return sorted(int(m.group(1)) for m in matches if m)

@@ -15,8 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from tidemill.plan.datatype import DataType
 from tidemill.runtime.storage.files import numbered
 from tidemill.runtime.view.arrivals import Rows, expectations, per_cycle
+from tidemill.search.contract.kinds import Policy
 from tidemill.sql.codec import from_json
 from tidemill.sql.statements import (
     Action,
@@ -32,7 +34,6 @@ from tidemill.sql.statements import (
     Suspend,
     UnsetProperties,
 )
-from tidemill.wire.built import Type
 
 FORMAT = 1
 VIEW_FILE = "_tidemill/view.json"
@@ -48,7 +49,7 @@ class ViewColumn:
     """A column as fixed at CREATE (`*` expanded); `type` is Spark's JSON type, parsed."""
 
     name: str
-    type: Type
+    type: DataType
     comment: str | None = None
 
 
@@ -60,7 +61,7 @@ class Terms:
     a cycle, by its name, where EXPECT says so.
     """
 
-    policy: str
+    policy: Policy
     captured: Mapping[str, str]
     cycle: Mapping[str, Rows] = field(default_factory=dict)
 

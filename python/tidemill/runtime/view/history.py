@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-KINDS = ("NO_DATA", "PARTIAL", "FULL", "INCREMENTAL")
+from tidemill.plan.kinds import one_of
+from tidemill.search.contract.kinds import RUN_KINDS, RunKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class RunRow:
     view: str
     point: int
     trigger: str
-    kind: str
+    kind: RunKind
     reason: str | None = None
     methods: tuple[str, ...] = ()
     rows_in: Counts | None = None
@@ -61,6 +62,7 @@ class RunRow:
         for name in ("rows_in", "rows_out"):
             if values.get(name) is not None:
                 values[name] = Counts(**values[name])
+        values["kind"] = one_of(RUN_KINDS, values["kind"], "a run's kind")
         values["methods"] = tuple(values.get("methods") or ())
         return RunRow(**values)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from tidemill.plan.kinds import SOURCE_KINDS, SourceKind, one_of
 from tidemill.runtime.view.arrivals import Arrived
 from tidemill.runtime.view.history import RunRow
 from tidemill.search.contract.stored import Piece
@@ -25,7 +26,7 @@ class SourceAt:
 
     name: str
     id: str | None
-    kind: str
+    kind: SourceKind
     position: Any
 
 
@@ -179,14 +180,14 @@ class Record:
             output_at=data["output_at"],
             files=tuple(data["files"]),
             states={name: _state(s) for name, s in data["states"].items()},
-            sources=tuple(SourceAt(**s) for s in data["sources"]),
+            sources=tuple(map(_source_at, data["sources"])),
             fingerprint=data["fingerprint"],
             functions=data["functions"],
             keys=None if data["keys"] is None else tuple(data["keys"]),
             delta=None if data["delta"] is None else tuple(data["delta"]),
             definition=data["definition"],
             compacted=tuple(data["compacted"]),
-            moments={int(run): tuple(SourceAt(**s) for s in sources) for run, sources in data["moments"].items()},
+            moments={int(run): tuple(map(_source_at, sources)) for run, sources in data["moments"].items()},
             held=tuple(map(_piece, data["held"])),
             held_run=data["held_run"],
             arrived=arrived_of(data["metrics"]),
@@ -198,6 +199,10 @@ class Record:
 def arrived_of(metrics: Mapping[str, Any]) -> Arrived | None:
     """What the history's row of a run says of arrivals; None for one that was written before they were recorded."""
     return None if metrics.get(ARRIVED) is None else Arrived.from_json(metrics[ARRIVED])
+
+
+def _source_at(data: Mapping[str, Any]) -> SourceAt:
+    return SourceAt(data["name"], data["id"], one_of(SOURCE_KINDS, data["kind"], "a source's kind"), data["position"])
 
 
 def _state(data: Mapping[str, Any]) -> StoredState:

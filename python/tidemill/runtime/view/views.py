@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tidemill.bridge.jvm import Jvm, JvmFailure
-from tidemill.cost.costing import HELD
 from tidemill.errors import TidemillError
 from tidemill.runtime.storage.files import Files, Status, child, numbered
 from tidemill.runtime.storage.log import Log
@@ -20,6 +19,7 @@ from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.record import File, Record, arrived_of
 from tidemill.runtime.view.results import Result, result_of
 from tidemill.search.contract.past import LEAST, NOTHING_PAST, Past, PastRun
+from tidemill.search.contract.stored import HELD
 from tidemill.sql.codec import action_from_json, to_json
 from tidemill.sql.statements import Action
 

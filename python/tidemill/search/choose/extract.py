@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
-from tidemill.cost.costing import CostModel, CpuMs, Facts, Rows, Work
+from tidemill.cost.costing import CostModel, Facts, Rows, Work
 from tidemill.memo.memo import Expression, Memo
-from tidemill.plan.ops import Changes, Less, LookUp, Op, Project, ResultScan, Scan, StateScan
-from tidemill.search.choose.settle import Choice, Given, Place, Run, Settled, Settling, preference_apart
+from tidemill.plan.ops import Less, Project, Scan
+from tidemill.search.choose.settle import ANY_WEIGHT, Choice, Given, Place, Run, SettledChoices, SettlingProblem
 from tidemill.search.space.ways import Way, Ways
-from tidemill.tvr.form import OLD
 
 MADE, PLAIN, BEST = range(3)
 Node: TypeAlias = tuple[int, Place]
@@ -28,16 +27,13 @@ Node: TypeAlias = tuple[int, Place]
 that the plan writes is (BEST); further numbers: where only a part of that is."""
 
 
-def reads_the_past(op: Op) -> bool:
-    """True for what only an incremental run may read: changes, states, the result, old snapshots."""
-    return isinstance(op, Changes | StateScan | LookUp | ResultScan) or (isinstance(op, Scan) and op.at == OLD)
-
-
 @dataclass(frozen=True, slots=True)
 class Planned:
     """A group at a run, and how that run comes to it.
 
-    `reads`: how often it is read in the course of the plan; `once`: it is computed once all the same, and written.
+    Attributes:
+        reads: how often it is read in the course of the plan.
+        once: it is computed once all the same, and written.
     """
 
     group: int
@@ -66,10 +62,10 @@ class Extractor:
     Args:
         memo: explored.
         model, facts: the costs.
-        allowed: which expressions may be used, by (group, expression).
+        allowed: tells which expressions may be used, by (group, expression); see `Allowed`.
         prefer: a pack whose expressions are taken wherever they apply, whatever they cost.
         runs: those planned together, in their order; the first is the one that is carried out now.
-        savable: which groups a run may save for later ones.
+        savable: tells which groups a run may save for later ones.
         written: what runs write in any case; who reads it loads it.
         copies: what is equal to something that is written, and what that is: it is loaded as well, and not computed.
         ways: those of the same memo, model and facts that others have looked at, and what they estimated.
@@ -91,9 +87,10 @@ class Extractor:
         ways: Ways | None = None,
     ) -> None:
         self._memo = memo
+        self.emit, self.name = memo.emit, memo.name
         self._model = model
         self.runs = (Run(memo.timeline.whole.new),) if runs is None else tuple(runs)
-        self._settling = Settling(memo, model, facts, allowed, prefer, self.runs, savable, ways or Ways())
+        self._settling = SettlingProblem(memo, model, facts, allowed, prefer, self.runs, savable, ways or Ways())
         self._staged: dict[int, Rows] = {}
         self._told_by: dict[int, set[int]] = {}
         self._looked_up: dict[int, list[Way]] = {}
@@ -108,9 +105,9 @@ class Extractor:
         self.shared: frozenset[Place] = frozenset()
         self._bits: dict[Place, int] = {}
         self._best = self._plain
-        self._chosen: list[Settled] = []
+        self._chosen: list[SettledChoices] = []
         self._made: dict[Place, _Made] = {}
-        self._settle()
+        self._choose()
 
     def place(self, place: Place) -> Place:
         """A place after merges of groups."""
@@ -127,7 +124,7 @@ class Extractor:
             self.shared, self._best, self._chosen, self._made = before
 
         self.shared = frozenset(map(self.place, places))
-        self._settle()
+        self._choose()
         return take_back
 
     def stage(self, group: int) -> None:
@@ -138,13 +135,9 @@ class Extractor:
         if not known:  # otherwise its readers have been chosen as such
             staged = {(group, 0): Given(rows) for group, rows in self._staged.items()}
             self._plain = self._settling.settle(staged, [self._plain])
-            self._settle()
+            self._choose()
 
-    def is_staged(self, group: int) -> bool:
-        """True if an earlier step wrote the group's rows."""
-        return self._memo.find(group) in self._staged
-
-    def _settle(self) -> None:
+    def _choose(self) -> None:
         staged = {(group, 0): Given(rows) for group, rows in self._staged.items()}
         near = [self._plain, self._best]
         self._best = self._plain
@@ -169,7 +162,7 @@ class Extractor:
         written = 0
         while wanted:
             ready = [place for place, choice in wanted.items() if not choice.uses & ~written]
-            place = min(ready or wanted, key=lambda p: (self._plain[p].cost, p))
+            place = min(ready or wanted, key=lambda p: (self._plain[p].weight, p))
             self._made[place] = self._making(place, {p: g for p, g in given.items() if not g.bit & ~written}, written)
             written |= bits[place]
             del wanted[place]
@@ -177,11 +170,11 @@ class Extractor:
     def _cheapest(self, place: Place, written: int) -> Choice:
         """The cheapest way to compute something that reads nothing but what is written, as a set of bits."""
         plain = self._plain[place]
-        for bound in (plain.cost, inf):  # a way whose inputs cost more costs more itself
+        for bound in (plain.weight, ANY_WEIGHT):  # a way whose inputs weigh more weighs more itself
             self._best.reach(bound)
             fit = (choice for choice in self._choices(place) if not choice.uses & ~written)
-            found = min(fit, key=lambda choice: choice.cost, default=None)
-            if found is not None and found.cost <= bound:
+            found = min(fit, key=lambda choice: choice.weight, default=None)
+            if found is not None and found.weight <= bound:
                 return found
         return plain
 
@@ -210,7 +203,7 @@ class Extractor:
     # -- what was chosen ----------------------------------------------------------------------------------------------
 
     def cost(self, group: int, run: int = 0) -> float:
-        """What it costs to compute a group at a run; infinite if nothing computes it."""
+        """Priced cost of computing a group at a run, with all below; infinite if nothing computes it."""
         choice = self.making(group, run).best(group, run)
         return choice.cost if choice else inf
 
@@ -293,8 +286,8 @@ class Extractor:
 
     def prefers(self, pack: str, plan: Sequence[Planned]) -> bool:
         """Whether a plan does nothing in another way where a pack has one."""
-        behind = self._settling.is_behind
-        return not any(behind(p.group, p.choice.expression, pack) for p in plan if p.choice.expression is not None)
+        unpreferred = self._settling.is_unpreferred
+        return not any(unpreferred(p.group, p.choice.expression, pack) for p in plan if p.choice.expression is not None)
 
     def costs(self, plan: Sequence[Planned]) -> tuple[float, ...]:
         """CPU milliseconds of a plan at each run."""
@@ -306,8 +299,7 @@ class Extractor:
         operators: list[Work] = []
         handling = 0.0
         for p in plan:
-            choice = p.choice
-            if choice.saved == run:
+            if (choice := p.choice).saved == run:
                 handling += choice.saving * p.reads
             if p.run != run:
                 continue
@@ -316,8 +308,7 @@ class Extractor:
                 continue
             groups = map(self._memo.find, choice.expression.inputs)
             inputs = tuple(self._settling.read(group, self._best[group, run]) for group in groups)
-            own = CpuMs(preference_apart(choice.own))
-            operators.append(Work(choice.expression.op, inputs, own, p.times))
+            operators.append(Work(choice.expression.op, inputs, choice.own, p.times))
             if p.once and (p.group, run) in self.shared:
                 handling += self._model.save(choice.rows)
         return operators, handling
@@ -332,19 +323,20 @@ class Extractor:
         computed = [p for p in plan if p.choice.expression is not None]
         for p in computed:
             for after in self._told_by.get(p.group, ()):
-                told[after, p.run].append(preference_apart(p.choice.cost) * p.times)
+                told[after, p.run].append(p.choice.cost * p.times)
             for way in self._looked_up.get(p.group, ()):
                 if (way.inputs[0], p.run) not in self._best.found:
                     continue
                 own = self._settling.choice(way, p.run, self._best).own * self.runs[p.run].price
-                told[way.inputs[0], p.run].append(preference_apart(p.choice.cost - own) * p.times)
+                if own < p.choice.cost:
+                    told[way.inputs[0], p.run].append((p.choice.cost - own) * p.times)
         found: dict[Place, float] = {}
         for p in computed:
             others = told.get((p.group, p.run), [])
             if p.once or p.reads + len(others) < 2 or not self._has_columns(p):
                 continue
             handling = self._model.save(p.choice.rows) + self._model.load(p.choice.rows) * (p.reads + len(others))
-            saved = preference_apart(p.choice.cost) * (p.reads - 1) + sum(others)
+            saved = p.choice.cost * (p.reads - 1) + sum(others)
             found[p.group, p.run] = saved - handling * self.runs[p.run].price
         return found
 

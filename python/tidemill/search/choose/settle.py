@@ -1,4 +1,7 @@
-"""Settling: the cheapest way to have each group at each run, by dynamic programming in the order of cost.
+"""Settling: the cheapest way to have each group at each run, by dynamic programming in the order of weight.
+
+A weight is a pair, compared in this order: how many of the ways taken are not those of the preferred pack, and their
+cost. So a preference holds whatever the ways cost, and whatever the price of work is; a cost is a cost.
 
 The memo has cycles (a new snapshot from a delta, the delta from the new snapshot), so choices are settled as in Knuth's
 generalisation of Dijkstra's algorithm: a choice only ever uses what was settled before it.
@@ -17,16 +20,14 @@ from tidemill.cost.costing import LOOKED_UP_KEYS, NO_ROWS, CostModel, CpuMs, Fac
 from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import Changes, Op, Scan
 from tidemill.search.space.seed import READ_RESULT, READ_STATE
-from tidemill.search.space.ways import NOT_PREFERRED, Way, Ways
+from tidemill.search.space.ways import Way, Ways
 from tidemill.tvr.form import Time
 
 Place: TypeAlias = tuple[int, int]
 """A group at a run, by number."""
-
-
-def preference_apart(cost: float) -> float:
-    """A cost without what was added for packs that were not preferred."""
-    return cost % NOT_PREFERRED
+Weight: TypeAlias = tuple[float, float]
+"""How many ways are not preferred, and the cost, priced."""
+ANY_WEIGHT: Weight = (inf, inf)
 
 
 def _is_another(e: Expression, pack: str | None) -> bool:
@@ -49,21 +50,28 @@ class Choice(NamedTuple):
         expression: what computes it; None if it is written, and loaded.
         rows: how many there are.
         own: CPU milliseconds of the expression alone; of a group that is loaded, to load it.
+        unpreferred: how many ways, with all below, at all runs, are others than those of the preferred pack.
         cost: priced, with all below, at all runs.
         saved: the number of an earlier run that saved it; None if this run computes it, or has written it.
         saving: CPU milliseconds of that run to save it.
         uses: what is written and read on the way, as a set of bits (see `Given`).
-        settled: rows of these that come from a state as they are (see `Read`).
+        from_base: rows of these that come from the base of a state as they are (see `Read`).
     """
 
     expression: Expression | None
     rows: Rows
     own: CpuMs
+    unpreferred: int
     cost: float
     saved: int | None = None
     saving: float = 0.0
     uses: int = 0
-    settled: Rows = NO_ROWS
+    from_base: Rows = NO_ROWS
+
+    @property
+    def weight(self) -> Weight:
+        """What choices are compared by."""
+        return self.unpreferred, self.cost
 
     @property
     def can_be_looked_up(self) -> bool:
@@ -79,10 +87,17 @@ class Given:
     bit: int = 0
 
 
-class Settling:
+class SettlingProblem:
     """The ways there are, and how to choose among them.
 
-    Args: as of `Extractor`.
+    Args:
+        memo: explored.
+        model, facts: the costs.
+        allowed: tells which expressions may be used, by (group, expression).
+        prefer: a pack whose ways are taken wherever there are some, whatever they cost.
+        runs: those planned together, in their order.
+        savable: tells which groups a run may save for later ones.
+        ways: what was estimated before, with the same memo, model and facts.
     """
 
     def __init__(
@@ -116,13 +131,13 @@ class Settling:
             expressions = [e for e in group.expressions if allowed(group.number, e)]
             preferred = any(e.pack == prefer for e in expressions)
             for e in expressions:
-                yield ways.way(self._memo, group.number, e, behind=preferred and _is_another(e, prefer))
+                yield ways.way(self._memo, group.number, e, unpreferred=preferred and _is_another(e, prefer))
 
-    def is_behind(self, group: int, e: Expression, pack: str) -> bool:
+    def is_unpreferred(self, group: int, e: Expression, pack: str) -> bool:
         """Whether a pack, were it preferred, would compute a group in its own way, and not by an expression."""
         return _is_another(e, pack) and any(way.expression.pack == pack for way in self.ways_of[group])
 
-    def settle(self, given: Mapping[Place, Given], near: Sequence[Settled] = ()) -> Settled:
+    def settle(self, given: Mapping[Place, Given], near: Sequence[SettledChoices] = ()) -> SettledChoices:
         """The cheapest choice for every place that can be had, where some are written already.
 
         Args:
@@ -130,7 +145,7 @@ class Settling:
             near: what was found where others are written; only what reads the difference is looked at again.
         """
         best = min(near, key=lambda other: len(other.differing(given)), default=None)
-        return Settled(self, given, best)
+        return SettledChoices(self, given, best)
 
     @property
     def leaves(self) -> list[Place]:
@@ -155,13 +170,13 @@ class Settling:
             seen |= upper
         return seen
 
-    def offers(self, place: Place, there: Settled) -> Iterator[Choice]:
+    def offers(self, place: Place, there: SettledChoices) -> Iterator[Choice]:
         """The ways to have a place by what is found so far."""
         group, run = place
         what = there.given.get(place)
         if what is not None:
             load = self._model.load(what.rows)
-            yield Choice(None, what.rows, load, load * self._runs[run].price, uses=what.bit)
+            yield Choice(None, what.rows, load, 0, load * self._runs[run].price, uses=what.bit)
         else:
             for way in self.ways_of[group]:
                 if self.is_open(way, run, there.found):
@@ -179,24 +194,24 @@ class Settling:
             for later in range(run + 1, len(self._runs)):
                 yield (group, later), self._loaded(choice, run, later, written=written)
 
-    def choice(self, way: Way, run: int, best: Settled) -> Choice:
+    def choice(self, way: Way, run: int, best: SettledChoices) -> Choice:
         """A way at a run, its inputs being found."""
         found = best.found
         inputs = [found[i, run] for i in way.inputs]
-        rows = tuple([(choice.rows, choice.settled) for choice in inputs])
+        rows = tuple([(choice.rows, choice.from_base) for choice in inputs])
         known = way.estimated.get(rows)
         if known is None:
             known = way.estimated[rows] = self._estimate(way, inputs)
         output, own = known
-        if way.penalty:
-            own = CpuMs(own + way.penalty)
-        cost, uses, settled = own * self._runs[run].price, 0, output if way.settles else NO_ROWS
+        unpreferred, cost, uses = int(way.unpreferred), own * self._runs[run].price, 0
+        from_base = output if way.from_base else NO_ROWS
         for choice in inputs:
+            unpreferred += choice.unpreferred
             cost += choice.cost
             uses |= choice.uses
-        if way.passes:
-            settled = max([settled, *(choice.settled for choice in inputs)])
-        return Choice(way.expression, output, own, cost, None, 0.0, uses, settled)
+        if way.passes_base:
+            from_base = max([from_base, *(choice.from_base for choice in inputs)])
+        return Choice(way.expression, output, own, unpreferred, cost, None, 0.0, uses, from_base)
 
     def _estimate(self, way: Way, inputs: Sequence[Choice]) -> tuple[Rows, CpuMs]:
         """Rows of a way where its inputs are had so, and what it costs alone."""
@@ -217,8 +232,8 @@ class Settling:
         """A group as a cost model sees it."""
         about = self._memo.group(group).about
         if about is None:
-            return Read(group, choice.rows, None, choice.settled)
-        return Read(group, choice.rows, about[1].kind, choice.settled, self._row_bytes(about[0]))
+            return Read(group, choice.rows, None, choice.from_base)
+        return Read(group, choice.rows, about[1].kind, choice.from_base, self._row_bytes(about[0]))
 
     def _row_bytes(self, tvr: int) -> int:
         """Bytes of a relation's row."""
@@ -239,7 +254,7 @@ class Settling:
         """Whether a run can read a leaf: a source's rows are there from the moment on at which they came."""
         match op:
             case Scan(source, _, time) | Changes(source, _, _, time) if time is not None:
-                return self._memo.timeline.settled(frozenset({source}), run.moment) >= time
+                return self._memo.timeline.unchanged_until(frozenset({source}), run.moment) >= time
             case _:
                 return True
 
@@ -248,26 +263,27 @@ class Settling:
         load = self._model.load(choice.rows)
         cost = load * self._runs[later].price
         if written:
-            return Choice(None, choice.rows, load, cost, run, uses=choice.uses)
+            return Choice(None, choice.rows, load, 0, cost, run, uses=choice.uses)
         save = self._model.save(choice.rows)
-        return Choice(
-            None, choice.rows, load, cost + choice.cost + save * self._runs[run].price, run, save, choice.uses
-        )
+        cost += choice.cost + save * self._runs[run].price
+        return Choice(None, choice.rows, load, choice.unpreferred, cost, run, save, choice.uses)
 
 
-class Settled:
-    """The cheapest choice for each place, looked for in the order of costs, and only as far as somebody asks.
+class SettledChoices:
+    """The cheapest choice for each place, looked for in the order of weights, and only as far as somebody asks.
 
-    What costs more than all that is wanted is never looked at.
+    What weighs more than all that is wanted is never looked at.
 
     `found`: the choices so far.
     """
 
-    def __init__(self, settling: Settling, given: Mapping[Place, Given], near: Settled | None = None) -> None:
+    def __init__(
+        self, settling: SettlingProblem, given: Mapping[Place, Given], near: SettledChoices | None = None
+    ) -> None:
         self.given = given
         self.found: dict[Place, Choice] = {}
         self._settling = settling
-        self._heap: list[tuple[float, int, Place, Choice]] = []
+        self._heap: list[tuple[int, float, int, Place, Choice]] = []
         self._order = 0
         self._void: dict[Place, int] = {}  # up to which order its offers count no more
         if near is None:
@@ -284,7 +300,7 @@ class Settled:
         """What is written here or there alone, or in another way."""
         return {place for place, _ in self.given.items() ^ given.items()}
 
-    def _go_on_from(self, near: Settled, again: Collection[Place]) -> None:
+    def _go_on_from(self, near: SettledChoices, again: Collection[Place]) -> None:
         """Takes over what was found and offered but for some places. All is copied as it is: it is much, and they are
         few."""
         self.found = near.found.copy()
@@ -304,24 +320,25 @@ class Settled:
     def __getitem__(self, place: Place) -> Choice:
         """Raises KeyError for a place that cannot be had."""
         if place not in self.found:
-            self._go_on(place, inf)
+            self._go_on(place, ANY_WEIGHT)
         return self.found[place]
 
     def get(self, place: Place) -> Choice | None:
         """None for a place that cannot be had."""
         if place not in self.found:
-            self._go_on(place, inf)
+            self._go_on(place, ANY_WEIGHT)
         return self.found.get(place)
 
-    def reach(self, cost: float) -> None:
-        """Finds all that costs so much or less."""
-        self._go_on(None, cost)
+    def reach(self, weight: Weight) -> None:
+        """Finds all that weighs so much or less."""
+        self._go_on(None, weight)
 
-    def _go_on(self, wanted: Place | None, cost: float) -> None:
-        """Settles until something is, or until all the rest costs more."""
+    def _go_on(self, wanted: Place | None, weight: Weight) -> None:
+        """Settles until something is, or until all the rest weighs more."""
+        most = (*weight, inf)  # whatever the order of what weighs as much
         found, heap, void, settling = self.found, self._heap, self._void, self._settling
-        while heap and wanted not in found and heap[0][0] <= cost:
-            _, order, place, choice = heappop(heap)
+        while heap and wanted not in found and heap[0] <= most:
+            _, _, order, place, choice = heappop(heap)
             if place in found or order <= void.get(place, 0):
                 continue
             found[place] = choice
@@ -337,9 +354,9 @@ class Settled:
                 above = (way.group, run)
                 if way.looks_up and not choice.can_be_looked_up:
                     continue
-                if above not in found and above not in self.given:  # what is settled was cheaper
+                if above not in found and above not in self.given:  # what is settled weighs less
                     self._offer(above, settling.choice(way, run, self))
 
     def _offer(self, place: Place, choice: Choice) -> None:
         self._order += 1
-        heappush(self._heap, (choice.cost, self._order, place, choice))
+        heappush(self._heap, (choice.unpreferred, choice.cost, self._order, place, choice))

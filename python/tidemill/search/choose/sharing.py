@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import inf
 
 from tidemill.search.choose.extract import Extractor, Planned
-from tidemill.search.choose.settle import Place, preference_apart
+from tidemill.search.choose.settle import Place
 
 TRIES = 16
 """Places that are tried at most for one plan."""
@@ -44,7 +44,8 @@ class Shared:
 
     Attributes:
         extractor: has chosen it.
-        cost: priced; then that of its tree, which decides between plans that cost the same.
+        cost: priced; then that of its tree, which decides between plans that cost the same. That an extractor prefers a
+            pack does not count here: it has been heard when the extractor chose.
         costs: at each run, not priced.
         plan: what is done at which run.
     """
@@ -62,10 +63,12 @@ class Start:
     Attributes:
         make: makes them.
         takes: whether they are open to a plan, and none that they prefer could stand in its place.
+        name: for people.
     """
 
     make: Callable[[], Extractor]
     takes: Callable[[Sequence[Planned]], bool] = lambda _: False
+    name: str = ""
 
 
 def share(extractor: Extractor, demands: Sequence[int], run: int, limit: TimeLimit | None = None) -> Shared:
@@ -93,9 +96,12 @@ def _improved(
         take_back = extractor.share({*extractor.shared, chosen})
         tried = _evaluated(extractor, demands, run)
         seen(tried)
+        costs = f"{extractor.name(chosen[0])} written once: {tried.cost[0]:.3f} ms, before {best.cost[0]:.3f} ms"
         if tried.cost < best.cost:
+            extractor.emit("kept", "", chosen[0], costs)
             best = tried
         else:
+            extractor.emit("dropped", "", chosen[0], costs)
             take_back()
             refused.add(chosen)
     return best
@@ -115,15 +121,21 @@ def cheapest(
     def note(found: Shared) -> None:
         apart.update(start for start in starts if start not in apart and not start.takes(found.plan))
 
-    best = _improved(_evaluated(extractor, demands, run), demands, run, None, note)
+    tree = _evaluated(extractor, demands, run)
+    extractor.emit("best", "", run, f"the cheapest tree of all: {tree.cost[0]:.3f} ms")
+    best = _improved(tree, demands, run, None, note)
     if best.cost[0] < best.extractor.noise:
         return best
     for start in filter(apart.__contains__, starts):
         if limit is not None and limit.over():
             break
         tree = _evaluated(start.make(), demands, run)
-        if tree.cost[0] <= FAR * best.cost[0]:
-            best = min(best, _improved(tree, demands, run, limit), key=lambda found: found.cost)
+        begins = f"{start.name or 'another tree'}: {tree.cost[0]:.3f} ms, the best so far {best.cost[0]:.3f} ms"
+        if tree.cost[0] > FAR * best.cost[0]:
+            extractor.emit("dropped", "", run, f"{begins}, too far from it")
+            continue
+        extractor.emit("best", "", run, begins)
+        best = min(best, _improved(tree, demands, run, limit), key=lambda found: found.cost)
     return best
 
 
@@ -133,5 +145,5 @@ def _evaluated(extractor: Extractor, demands: Sequence[int], run: int) -> Shared
     plan = extractor.planned(demands, run)
     costs = extractor.costs(plan)
     priced = sum(cost * run.price for cost, run in zip(costs, extractor.runs, strict=True))
-    tree = sum(preference_apart(extractor.cost(group, run)) for group in demands)
+    tree = sum(extractor.cost(group, run) for group in demands)
     return Shared(extractor, (priced, tree), costs, plan)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from tidemill.search.contract.kinds import RunKind
+
 LEAST = 500.0
 """CPU milliseconds below which a run's fixed costs say more than its plan."""
 ALIKE = 4.0
@@ -18,7 +20,7 @@ LATEST = 5
 class PastRun:
     """A run that was carried out; costs in CPU milliseconds."""
 
-    kind: str
+    kind: RunKind
     estimated: float
     measured: float
 
@@ -29,7 +31,7 @@ class Past:
 
     runs: Sequence[PastRun] = ()
 
-    def likely(self, kind: str, estimated: float) -> float | None:
+    def likely(self, kind: RunKind, estimated: float) -> float | None:
         """What a run of a kind and an estimate is likely to take; None if no run like it was measured.
 
         Its estimate times the median of measured by estimated cost over the latest runs alike.

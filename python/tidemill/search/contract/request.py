@@ -9,6 +9,7 @@ from typing import TypeAlias
 from tidemill.plan.change import SourceChange, joined
 from tidemill.plan.ops import Tree
 from tidemill.plan.query import Query
+from tidemill.search.contract.kinds import Policy
 from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.contract.run_plan import StateSpec
 from tidemill.search.contract.stored import Piece
@@ -21,8 +22,14 @@ Measured: TypeAlias = Callable[[Tree, Form], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of the schedule that is to come: the price of a unit of its work, whether it has output, what is expected
-    to happen to the sources until then, since the point before; and its number."""
+    """A point of the schedule that is to come.
+
+    Attributes:
+        price: of a unit of its work.
+        output: whether it has output.
+        changes: what is expected to happen to the sources until then, since the point before.
+        number: in the schedule.
+    """
 
     price: float
     output: bool
@@ -85,7 +92,7 @@ class PlanRequest:
     """
 
     query: Query
-    policy: str
+    policy: Policy
     sources: Mapping[int, SourceChange]
     states: frozenset[str]
     first: bool
@@ -114,6 +121,11 @@ class PlanRequest:
     def steps(self) -> tuple[Mapping[int, SourceChange], ...]:
         """What happened to the sources, step by step."""
         return self.between or (self.sources,)
+
+    @property
+    def unchanged(self) -> dict[int, SourceChange]:
+        """The sources as they are, nothing having happened to them."""
+        return {n: replace(s, changed=False) for n, s in self.sources.items()}
 
     @property
     def choice(self) -> frozenset[str]:

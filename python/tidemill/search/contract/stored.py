@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from tidemill.cost.costing import PAGE_ROWS, CostModel, CpuMs
 
+HELD = "held"
+"""The name, among what is stored, of the view's change that is held back."""
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:

@@ -12,20 +12,30 @@ segments came to it save more than that costs; with a merge that is due anyway, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemill.cost.costing import LOOKED_UP_KEYS, CostModel, CpuMs
+from tidemill.cost.models import cost_model
+from tidemill.search.contract.request import PlanRequest
 from tidemill.search.contract.stored import Asked, Piece
 
 SHARE = 0.25
 """Rows of later pieces per row of the piece that they are merged into, at the least."""
+MOST_UNREAD = 32
+"""Pieces that a state may have without a thought to merging them, as long as no run reads it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """Pieces from number `first` on become one, in the order of the field `order`, if there is one; `rows`: of all of
-    them, `cost`: of doing so."""
+    """Pieces of a state that become one.
+
+    Attributes:
+        first: the number of the first of them; all later ones are among them.
+        rows: of all of them.
+        cost: CPU milliseconds of doing so.
+        order: the field in whose order the new piece is written; None if there is none.
+    """
 
     first: int
     rows: int
@@ -65,6 +75,32 @@ def due(pieces: Sequence[Piece], model: CostModel, asked: Asked | None = None) -
         if _runs(tail[1:]) * saved >= cost:
             return Compaction(first, rows, cost, order)
     return None
+
+
+def compaction_of(
+    name: str, request: PlanRequest, model: CostModel, read: Collection[str], asked: Mapping[str, Asked]
+) -> Compaction | None:
+    """What is put together of a state that a run follows: where the run reads it, and that pays for runs like it; of
+    others, so that their files do not become too many.
+
+    `read`: the states that the run reads; `asked`: what it asks states for by few keys.
+    """
+    pieces = request.pieces.get(name, ())
+    if request.between:  # what came before the content and since then is still told apart
+        return None
+    if not pieces or (name not in read and len(pieces) <= MOST_UNREAD):
+        return None
+    return due(pieces, model, asked.get(name))
+
+
+def may_compact(request: PlanRequest, asked: Mapping[str, Asked]) -> bool:
+    """True if a run may put pieces of a state together; `asked`: what it asks states for by few keys."""
+    model = cost_model(request.settings.cost_model, request.settings.cost_constants)
+    return any(
+        len(pieces) > MOST_UNREAD or due(pieces, model, asked.get(name)) is not None
+        for name, pieces in request.pieces.items()
+        if pieces
+    )
 
 
 def _gained(pieces: Sequence[Piece], model: CostModel, asked: Asked | None) -> float:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, product
 from math import inf
 from typing import TypeAlias
 
 from tidemill.cost.costing import CostModel
+from tidemill.cost.guesses import RUNS_TO_EARN
+from tidemill.memo.events import EventKind
 from tidemill.plan.ops import state_of
 from tidemill.rule.engine import Budget
 from tidemill.search.choose.extract import Extractor
@@ -33,15 +35,13 @@ FEW = 4
 """Up to so many, all sets of them are tried."""
 ROUNDS = 3
 """How often all of them are tried, at most: until nothing is gained."""
-RUNS_TO_EARN = 10
-"""Runs within which a state must have saved what it cost to make it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """A run like those to come: its space, with every candidate kept, and its choices."""
 
-    found: Space
+    space: Space
     choices: Choosing
 
 
@@ -59,17 +59,25 @@ def worth_keeping(scenarios: Sequence[Scenario], prices: Prices, budget: Budget)
     kept = frozenset[str]().union(*map(_needed, scenarios))
     follow = dict.fromkeys(kept, 0.0)
     for scenario in scenarios:
-        written, chosen = scenario.found.followed(kept).written, scenario.choices(kept, Followed())
+        written, chosen = scenario.space.followed(kept).written, scenario.choices(kept, Followed())
         for group, name in written.items():
             follow[name] = max(follow[name], chosen.cost(group))
     dearest = sorted(kept, key=lambda name: (-follow[name], name))
-    others = sorted({c.name for c in scenarios[0].found.candidates} - kept)
+    others = sorted({c.name for c in scenarios[0].space.candidates} - kept)
     names, best = (*dearest[:TRIES], *others[:TRIES]), _cost(scenarios, prices, kept)
+
+    def tell(what: Iterable[str], cost: float, kind: EventKind | None = None) -> None:
+        words = f"later runs with {', '.join(sorted(what)) or 'no state'}: {cost:.3f} ms, the best so far {best:.3f} ms"
+        scenarios[0].space.memo.emit(kind or ("kept" if cost < best else "dropped"), "", 0, words)
+
+    tell(kept, best, "best")
     if len(names) <= FEW:
         for some in chain.from_iterable(combinations(names, number) for number in range(len(names) + 1)):
             if time.monotonic() > end:
                 break
             cost = _cost(scenarios, prices, frozenset(some))
+            if kept != frozenset(some):
+                tell(some, cost)
             if cost < best:
                 kept, best = frozenset(some), cost
         return kept
@@ -80,6 +88,7 @@ def worth_keeping(scenarios: Sequence[Scenario], prices: Prices, budget: Budget)
         if time.monotonic() > end:
             return inf
         cost = _cost(scenarios, prices, kept.symmetric_difference(names))
+        tell(kept.symmetric_difference(names), cost)
         if cost < best:
             kept, best = kept.symmetric_difference(names), cost
         return cost
@@ -100,29 +109,29 @@ def worth_ordering(scenarios: Sequence[Scenario], kept: Collection[str], model: 
     """Of the states that are kept, by name, the fields in whose order their bases are worth writing: where runs like
     these ask for so few keys that looking them up saves more than the order costs."""
     saved: dict[tuple[str, str], float] = defaultdict(float)
-    rows = scenarios[0].found.facts.kept
+    rows = scenarios[0].space.facts.kept
     for scenario in scenarios:
-        found, followed = scenario.found, scenario.found.followed(kept)
+        space, followed = scenario.space, scenario.space.followed(kept)
         extractor = scenario.choices(kept, followed)
-        plan = extractor.planned([*followed.written, found.change], 0)
+        plan = extractor.planned([*followed.written, space.change], 0)
         used = [(p.group, p.choice.expression) for p in plan if p.choice.expression is not None]
-        for name, asked in asked_for_few(found.memo, found.facts, used, extractor.rows).items():
-            saved[name, asked.field] += asked.saves(rows[name], model) / len(scenarios)
+        for name, asked in asked_for_few(space.memo, space.facts, used, extractor.rows).items():
+            saved[name, asked.field] += asked.saves(rows.size(name), model) / len(scenarios)
     return {
         name: field
         for (name, field), saving in sorted(saved.items(), key=lambda item: item[1])
-        if name in kept and saving * RUNS_TO_EARN >= model.ordering(rows[name])
+        if name in kept and saving * RUNS_TO_EARN >= model.ordering(rows.size(name))
     }
 
 
 def _needed(scenario: Scenario) -> frozenset[str]:
     """What the cheapest plan of the view's change reads, and what following that needs."""
-    found = scenario.found
-    every = {c.name for c in found.candidates}
+    space = scenario.space
+    every = {c.name for c in space.candidates}
     kept: frozenset[str] = frozenset()
     while True:
-        followed = found.followed(kept)
-        plan = scenario.choices(every, followed).planned([*followed.written, found.change], 0)
+        followed = space.followed(kept)
+        plan = scenario.choices(every, followed).planned([*followed.written, space.change], 0)
         ops = [p.choice.expression.op for p in plan if p.choice.expression is not None]
         read = {name for op in ops if (name := state_of(op)) in every and name is not None}
         if read <= kept:
@@ -138,8 +147,8 @@ def _cost(scenarios: Sequence[Scenario], prices: Prices, kept: Collection[str]) 
 
 def _run_cost(scenario: Scenario, prices: Prices, kept: Collection[str]) -> float:
     """What a run costs; infinite if there is no such run."""
-    followed = scenario.found.followed(kept)
-    extractor, demands = scenario.choices(kept, followed), [*followed.written, scenario.found.change]
+    followed = scenario.space.followed(kept)
+    extractor, demands = scenario.choices(kept, followed), [*followed.written, scenario.space.change]
     if any(extractor.best(group) is None for group in demands):
         return inf
     writing = sum(prices.write(extractor.rows(group)) for group in followed.written)

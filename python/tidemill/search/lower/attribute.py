@@ -7,96 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
 
-from tidemill.memo.memo import Expression
 from tidemill.plan.aggregates import Additive, additive
-from tidemill.plan.expr import ONE, ZERO, Cast, Col, Expr, Lit, expr_to_json, fn
+from tidemill.plan.expr import ONE, ZERO, Cast, Col, Expr, Lit, fn
 from tidemill.plan.grouping import groupable
 from tidemill.plan.ops import Combine, Named, Partial
-from tidemill.search.lower.lowered import Lowered
-from tidemill.search.lower.state import few_touched
-from tidemill.wire import nodes as wire
-from tidemill.wire.nodes import Wire
-
-if TYPE_CHECKING:
-    from tidemill.search.lower.lower import Lowerer
+from tidemill.plan.query import Query
+from tidemill.search.lower.lowered import Blocks, Lowered, null_of
+from tidemill.wire import nodes
+from tidemill.wire.nodes import Node
 
 
 class AttributeForm:
-    """Lowers `Partial`, `Merge`, `Combine`, `Final` and `FinalChange` for a lowerer."""
+    """Lowers `Partial`, `Merge`, `Gather`, `Combine`, `Final`, `Answer` and `FinalChange` over lowered inputs."""
 
-    def __init__(self, lowerer: Lowerer) -> None:
-        self._lowerer = lowerer
-        self._columns = lowerer.memo.columns
-        self._count = lowerer.count
-        self._fresh = lowerer.column
+    def __init__(self, blocks: Blocks, query: Query) -> None:
+        self._blocks = blocks
+        self._query = query
+        self._type = blocks.columns.type
 
-    def _additive(self, partial: Partial) -> list[Additive]:
-        found = [additive(self._lowerer.memo.query, self._columns, e) for _, e in partial.calls]
-        return [a for a in found if a is not None]
+    # -- parts --------------------------------------------------------------------------------------------------------
 
-    def _parts(self, partial: Partial) -> list[tuple[int, str]]:
-        """Part columns with the aggregate that merges them, the row count first."""
-        parts = [(partial.count, "sum")]
-        for columns, call in zip(partial.parts, self._additive(partial), strict=True):
-            parts.extend((c, p.merge) for c, p in zip(columns, call.parts, strict=True))
-        return parts
-
-    def partial(self, partial: Partial, lowered: Lowered) -> Lowered:
-        count = Col(lowered.count) if lowered.count is not None else None
+    def partial(self, partial: Partial, rows: Lowered) -> Lowered:
+        """Parts of rows, each row as often as it counts."""
+        count = Col(rows.count) if rows.count is not None else None
         aggregates: list[tuple[int, Expr]] = [(partial.count, fn("sum", count if count is not None else ONE))]
         for columns, call in zip(partial.parts, self._additive(partial), strict=True):
             aggregates.extend(zip(columns, call.partial(count), strict=True))
-        return self._totals(partial, aggregates, partial.keys, lowered.node)
-
-    def _totals(self, partial: Partial, aggregates: Named | list[tuple[int, Expr]], keys: Named, node: Wire) -> Lowered:
-        """Parts per key; over no rows the sums of the global group are 0, not NULL."""
-        ids = (*(c for c, _ in partial.keys), *(c for c, _ in aggregates))
-        node = wire.aggregate(keys, aggregates, node)
-        if not partial.keys:
-            merges = dict(self._parts(partial))
-            zeros = tuple(
-                (
-                    c,
-                    fn("coalesce", Col(c), Cast(ZERO, self._columns.type(c))) if merges.get(c) == "sum" else Col(c),
-                )
-                for c in ids
-            )
-            node = wire.project(zeros, node)
-        return Lowered(node, ids, None)
-
-    def merge(self, partial: Partial, inputs: Sequence[Lowered]) -> Lowered:
-        keys = tuple((c, Col(c)) for c, _ in partial.keys)
-        merged: list[tuple[int, Expr]] = [(c, fn(merge, Col(c))) for c, merge in self._parts(partial)]
-        return self._totals(partial, merged, keys, self.pieces(partial, inputs).node)
-
-    def gather(self, partial: Partial, inputs: Sequence[Lowered]) -> Lowered:
-        return self.merge(partial, [self._weighed(partial, i) for i in inputs])
-
-    def _weighed(self, partial: Partial, lowered: Lowered) -> Lowered:
-        """Parts that have counts, each as often as its count says; with the other sign if that is negative."""
-        if lowered.count is None:
-            return lowered
-        count = Col(lowered.count)
-        taken = fn("<", count, ZERO)
-        times = expr_to_json(fn("if", taken, fn("negative", count), count))
-        keys = tuple(c for c, _ in partial.keys)
-        parts = tuple((c, fn("if", taken, fn("negative", Col(c)), Col(c))) for c, _ in self._parts(partial))
-        columns = (*wire.same(keys), *parts)
-        node = {"op": "replicate", "count": times, "inputs": [lowered.node]}
-        return Lowered(wire.project(columns, node), tuple(c for c, _ in columns), None)
-
-    def answer(self, partial: Partial, calls: Named, lowered: Lowered) -> Lowered:
-        """Final values of the parts added up per key, beside calls over the rows that are there."""
-        keys = tuple((c, Col(c)) for c, _ in partial.keys)
-        merged: list[tuple[int, Expr]] = [(c, fn(merge, Col(c))) for c, merge in self._parts(partial)]
-        present = wire.where((fn(">", Col(partial.count), ZERO),), lowered.node)
-        node = self._totals(partial, [*merged, *calls], keys, present).node
-        parts: dict[int, Expr] = {c: Col(c) for c, _ in self._parts(partial)}
-        shown = (c for c, _ in (*partial.keys, *calls))
-        columns = (*wire.same(tuple(shown)), *self._finals(partial, parts))
-        return Lowered(wire.project(columns, node), tuple(c for c, _ in columns), None)
+        return self._totals(partial, aggregates, partial.keys, rows.node)
 
     def combine(self, op: Combine, rows: Lowered) -> Lowered:
         """Parts of an aggregate from rows that stand for several rows each."""
@@ -111,94 +49,155 @@ class AttributeForm:
             aggregates.extend(zip(columns, found, strict=True))
         return self._totals(partial, aggregates, op.keys, rows.node)
 
+    def merge(self, partial: Partial, inputs: Sequence[Lowered]) -> Lowered:
+        """The parts of all inputs added up per key."""
+        keys = nodes.same(keys_of(partial))
+        return self._totals(partial, self._merged(partial), keys, self.pieces(partial, inputs).node)
+
+    def merge_as_stored(self, partial: Partial, pieces: Lowered) -> Lowered:
+        """A state's pieces added up per key, each part of the type that it has in the state: sums of sums are wider."""
+        found = self.merge(partial, [pieces])
+        keys = keys_of(partial)
+        cast = tuple((c, Col(c) if c in keys else Cast(Col(c), self._type(c))) for c in found.columns)
+        return found.over(nodes.project(cast, found.node))
+
+    def gather(self, partial: Partial, inputs: Sequence[Lowered]) -> Lowered:
+        """Parts at a finer grain added up, each as often as its count says."""
+        return self.merge(partial, [self._weighed(partial, i) for i in inputs])
+
     def pieces(self, partial: Partial, inputs: Sequence[Lowered]) -> Lowered:
         """Parts not yet merged: several rows per key."""
-        ids = (*(c for c, _ in partial.keys), *(c for c, _ in self._parts(partial)))
-        return inputs[0] if len(inputs) == 1 else self._lowerer.union(ids, [(ids, i) for i in inputs])
+        columns = (*keys_of(partial), *(c for c, _ in self._parts(partial)))
+        return self._blocks.all_of(columns, inputs)
+
+    def without_empty(self, partial: Partial, rows: Lowered) -> Lowered:
+        """Parts without the groups in which there is no row; the global group is always there."""
+        return rows.over(self._present(partial, rows.node)) if partial.keys else rows
+
+    # -- values -------------------------------------------------------------------------------------------------------
+
+    def final(self, partial: Partial, rows: Lowered) -> Lowered:
+        """Final values of parts."""
+        parts: dict[int, Expr] = {c: Col(c) for c, _ in self._parts(partial)}
+        columns = (*nodes.same(keys_of(partial)), *self._finals(partial, parts))
+        return _shown(columns, self.without_empty(partial, rows).node)
+
+    def answer(self, partial: Partial, calls: Named, rows: Lowered) -> Lowered:
+        """Final values of the parts added up per key, beside calls over the rows that are there."""
+        merged, keys = [*self._merged(partial), *calls], nodes.same(keys_of(partial))
+        node = self._totals(partial, merged, keys, self._present(partial, rows.node)).node
+        parts: dict[int, Expr] = {c: Col(c) for c, _ in self._parts(partial)}
+        kept = (*keys_of(partial), *(c for c, _ in calls))
+        return _shown((*nodes.same(kept), *self._finals(partial, parts)), node)
+
+    def final_change(self, partial: Partial, old: Lowered, delta: Lowered, *, few: bool) -> Lowered:
+        """Old parts of touched keys and the delta's, side by side per key; then the rows that differ, old and new.
+
+        `old` may hold several pieces per key. `few`: the keys of the delta are few among those of `old`.
+        """
+        side = self._blocks.column("boolean", "is_old")
+        keys, parts = keys_of(partial), self._parts(partial)
+        columns = (*keys, *(c for c, _ in parts))
+        # The delta holds each key once already.
+        before = self._blocks.among("semi", old, keys, delta) if few and keys else old
+        tagged = [_tagged(columns, side, is_old, rows) for is_old, rows in ((True, before), (False, delta))]
+        both = self._blocks.all_of((*columns, side), tagged)
+        old_of = {c: self._blocks.column(self._type(c), f"old_{self._blocks.columns.name(c)}") for c, _ in parts}
+        aggregates: list[tuple[int, Expr]] = []
+        for c, merge in parts:
+            aggregates.append((old_of[c], fn(merge, fn("if", Col(side), Col(c), null_of(self._type(c))))))
+            aggregates.append((c, fn(merge, Col(c))))
+        node = nodes.aggregate(nodes.same(keys), aggregates, both.node)
+        old_parts = {c: self._known(old_of[c], c, merge) for c, merge in parts}
+        new_parts = {c: self._known(c, c, merge) for c, merge in parts}
+        return self._differing(partial, old_parts, new_parts, node)
+
+    def _differing(
+        self, partial: Partial, old_parts: Mapping[int, Expr], new_parts: Mapping[int, Expr], node: Node
+    ) -> Lowered:
+        """The final values that differ, of rows with old and new parts per key: old ones leave, new ones come."""
+        blocks, keys = self._blocks, nodes.same(keys_of(partial))
+        olds, news = self._finals(partial, old_parts), self._finals(partial, new_parts)
+        old_value = {c: blocks.column(self._type(c), "old_value") for c, _ in olds}
+        had, has = blocks.column("boolean", "had"), blocks.column("boolean", "has")
+        existed, exists = (
+            fn(">", parts[partial.count], ZERO) if keys else Lit(True, "boolean") for parts in (old_parts, new_parts)
+        )
+        values = [*((old_value[c], x) for c, x in olds), *news]
+        node = nodes.project([*keys, *values, (had, existed), (has, exists)], node)
+        same: Expr = fn("=", Col(had), Col(has))
+        for c, _ in news:
+            kind = self._type(c)
+            same = fn("and", same, fn("<=>", groupable(old_value[c], kind), groupable(c, kind)))
+        node = nodes.where([fn("not", same)], node)
+        signs = fn("explode", fn("array", Lit(-1, "long"), Lit(1, "long")))
+        shown = nodes.same((*(c for c, _ in values), had, has))
+        node = nodes.project([*keys, *shown, (blocks.count, signs)], node)
+        is_old = fn("<", Col(blocks.count), ZERO)
+        node = nodes.where([fn("if", is_old, Col(had), Col(has))], node)
+        columns = (*keys, *((c, fn("if", is_old, Col(old_value[c]), Col(c))) for c, _ in news))
+        return blocks.project(columns, Lowered(node, (), blocks.count))
+
+    # -- of an aggregate ----------------------------------------------------------------------------------------------
+
+    def _additive(self, partial: Partial) -> list[Additive]:
+        found = [additive(self._query, self._blocks.columns, e) for _, e in partial.calls]
+        return [a for a in found if a is not None]
+
+    def _parts(self, partial: Partial) -> list[tuple[int, str]]:
+        """Part columns with the aggregate that merges them, the row count first."""
+        parts = [(partial.count, "sum")]
+        for columns, call in zip(partial.parts, self._additive(partial), strict=True):
+            parts.extend((c, p.merge) for c, p in zip(columns, call.parts, strict=True))
+        return parts
+
+    def _merged(self, partial: Partial) -> list[tuple[int, Expr]]:
+        return [(c, fn(merge, Col(c))) for c, merge in self._parts(partial)]
 
     def _finals(self, partial: Partial, parts: Mapping[int, Expr]) -> list[tuple[int, Expr]]:
         calls = zip(partial.calls, partial.parts, self._additive(partial), strict=True)
         return [(c, call.final(tuple(parts[p] for p in columns))) for (c, _), columns, call in calls]
 
-    def final(self, partial: Partial, lowered: Lowered) -> Lowered:
-        node = lowered.node
-        if partial.keys:
-            node = wire.where((fn(">", Col(partial.count), ZERO),), node)
-        parts: dict[int, Expr] = {c: Col(c) for c, _ in self._parts(partial)}
-        columns = (*wire.same(tuple(c for c, _ in partial.keys)), *self._finals(partial, parts))
-        return Lowered(wire.project(columns, node), tuple(c for c, _ in columns), None)
+    def _totals(self, partial: Partial, aggregates: Sequence[tuple[int, Expr]], keys: Named, node: Node) -> Lowered:
+        """Parts per key; over no rows the sums of the global group are 0, not NULL."""
+        ids = (*keys_of(partial), *(c for c, _ in aggregates))
+        node = nodes.aggregate(keys, aggregates, node)
+        if not partial.keys:
+            merges = dict(self._parts(partial))
+            node = nodes.project([(c, self._known(c, c, merges.get(c, ""))) for c in ids], node)
+        return Lowered(node, ids, None)
 
-    def final_change(self, partial: Partial, e: Expression, old: Lowered, delta: Lowered) -> Lowered:
-        """Old parts of touched keys and the delta's, side by side per key; then the rows that differ, old and new.
+    def _known(self, column: int, part: int, merge: str) -> Expr:
+        """A column of merged parts, where a sum over no rows is 0."""
+        return fn("coalesce", Col(column), Cast(ZERO, self._type(part))) if merge == "sum" else Col(column)
 
-        `old` may hold several pieces per key.
-        """
-        side = self._fresh("boolean", "is_old")
-        keys = tuple(c for c, _ in partial.keys)
-        parts = self._parts(partial)
-        ids = (*keys, *(c for c, _ in parts))
-        before = self._touched(partial, old, e)
-        united = self._lowerer.union(
-            (*ids, side),
-            [
-                ((*ids, side), self._tagged(ids, side, True, before)),
-                ((*ids, side), self._tagged(ids, side, False, delta)),
-            ],
-        )
-        old_of = {c: self._fresh(self._columns.type(c), f"old_{self._columns.name(c)}") for c, _ in parts}
-        aggregates: list[tuple[int, Expr]] = []
-        for c, merge in parts:
-            null = wire.null_of(self._columns.type(c))
-            aggregates.append((old_of[c], fn(merge, fn("if", Col(side), Col(c), null))))
-            aggregates.append((c, fn(merge, Col(c))))
-        node = wire.aggregate(wire.same(keys), aggregates, united.node)
+    def _weighed(self, partial: Partial, rows: Lowered) -> Lowered:
+        """Parts that have counts, each as often as its count says; with the other sign if that is negative."""
+        if rows.count is None:
+            return rows
+        count = Col(rows.count)
+        taken = fn("<", count, ZERO)
+        parts = ((c, fn("if", taken, fn("negative", Col(c)), Col(c))) for c, _ in self._parts(partial))
+        node = nodes.replicate(fn("if", taken, fn("negative", count), count), rows.node)
+        return _shown((*nodes.same(keys_of(partial)), *parts), node)
 
-        def known(column: int, of: int, merge: str) -> Expr:
-            return fn("coalesce", Col(column), Cast(ZERO, self._columns.type(of))) if merge == "sum" else Col(column)
+    def _present(self, partial: Partial, node: Node) -> Node:
+        """Groups in which there is a row."""
+        return nodes.where([fn(">", Col(partial.count), ZERO)], node)
 
-        old_parts = {c: known(old_of[c], c, merge) for c, merge in parts}
-        new_parts = {c: known(c, c, merge) for c, merge in parts}
-        olds, news = self._finals(partial, old_parts), self._finals(partial, new_parts)
-        old_value = {c: self._fresh(self._call_type(partial, c), "old_value") for c, _ in olds}
-        had, has = self._fresh("boolean", "had"), self._fresh("boolean", "has")
-        existed: Expr = fn(">", old_parts[partial.count], ZERO) if keys else Lit(True, "boolean")
-        exists: Expr = fn(">", new_parts[partial.count], ZERO) if keys else Lit(True, "boolean")
-        both = [*wire.same(keys), *((old_value[c], x) for c, x in olds), *news, (had, existed), (has, exists)]
-        node = wire.project(tuple(both), node)
-        same: Expr = fn("=", Col(had), Col(has))
-        for c, _ in news:
-            by_old = groupable(old_value[c], self._columns.type(c))
-            same = fn("and", same, fn("<=>", by_old, groupable(c, self._columns.type(c))))
-        node = wire.where((fn("not", same),), node)
-        signs = fn("explode", fn("array", Lit(-1, "long"), Lit(1, "long")))
-        shown = (*wire.same(keys), *wire.same(tuple(old_value.values())), *wire.same(tuple(c for c, _ in news)))
-        node = wire.project((*shown, (had, Col(had)), (has, Col(has)), (self._count, signs)), node)
-        is_old = fn("<", Col(self._count), ZERO)
-        node = wire.where((fn("if", is_old, Col(had), Col(has)),), node)
-        values = tuple((c, fn("if", is_old, Col(old_value[c]), Col(c))) for c, _ in news)
-        columns = (*wire.same(keys), *values)
-        return Lowered(
-            wire.project((*columns, (self._count, Col(self._count))), node),
-            tuple(c for c, _ in columns),
-            self._count,
-        )
 
-    def _call_type(self, partial: Partial, column: int) -> str:
-        return self._columns.type(column)
+def keys_of(partial: Partial) -> tuple[int, ...]:
+    """The key columns of an attribute form."""
+    return tuple(c for c, _ in partial.keys)
 
-    def _tagged(self, ids: tuple[int, ...], side: int, is_old: bool, lowered: Lowered) -> Lowered:
-        tag: Expr = Lit(is_old, "boolean")
-        return Lowered(wire.project((*wire.same(ids), (side, tag)), lowered.node), (*ids, side), None)
 
-    def _touched(self, partial: Partial, old: Lowered, e: Expression) -> Lowered:
-        """The old parts of the keys in the delta alone, where the state is big and the delta small."""
-        keys = tuple(c for c, _ in partial.keys)
-        old_group, delta_group = e.inputs
-        rows = self._lowerer.extractor.rows
-        if not keys or not few_touched(rows(old_group), rows(delta_group)):
-            return old
-        # The delta holds each key once already.
-        return self._lowerer.state.among("semi", old, keys, self._lowerer.group(delta_group))
+def _shown(columns: Named, node: Node) -> Lowered:
+    return Lowered(nodes.project(columns, node), tuple(c for c, _ in columns), None)
+
+
+def _tagged(columns: tuple[int, ...], side: int, is_old: bool, rows: Lowered) -> Lowered:
+    tag = Lit(is_old, "boolean")
+    return _shown((*nodes.same(columns), (side, tag)), rows.node)
 
 
 def _product(columns: Sequence[int]) -> Expr:

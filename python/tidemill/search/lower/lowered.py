@@ -1,19 +1,33 @@
-"""What lowering gives, and what it can read instead of computing."""
+"""What lowering gives: a wire node with its columns and counts; and the building blocks that every form is made of.
+
+A signed relation carries its counts in one column, the same one in all plans of a memo.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from tidemill.wire.nodes import Wire
+from tidemill.plan.columns import Columns
+from tidemill.plan.expr import ONE, ZERO, Cast, Col, Expr, Lit, fn
+from tidemill.plan.grouping import groupable
+from tidemill.plan.ops import Named
+from tidemill.plan.query import COUNT_FIELD
+from tidemill.wire import nodes
+from tidemill.wire.nodes import Node
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
     """A wire node, its columns, and the column of its counts (None for a plain bag)."""
 
-    node: Wire
+    node: Node
     columns: tuple[int, ...]
     count: int | None
+
+    def over(self, node: Node) -> Lowered:
+        """Another node with the same columns and counts."""
+        return replace(self, node=node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +37,107 @@ class Staged:
     step: str
     columns: tuple[tuple[int, str], ...]
     count: bool
+
+
+class Blocks:
+    """Makes relations of relations, for one plan.
+
+    `columns`: of the memo. `count`: the column of signed counts.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        self.count = columns.fresh("count", "long", COUNT_FIELD)
+        self._fresh = 0
+
+    def column(self, kind: str, name: str) -> int:
+        """A column that only this plan knows."""
+        self._fresh += 1
+        return self.columns.fresh(("lowering", self._fresh), kind, name)
+
+    # -- signs --------------------------------------------------------------------------------------------------------
+
+    def signed(self, rows: Lowered) -> Lowered:
+        """The rows with counts; a plain row counts 1."""
+        return rows if rows.count is not None else self._counted(ONE, rows)
+
+    def negate(self, rows: Lowered) -> Lowered:
+        """The rows with counts of the other sign; a plain row counts -1."""
+        return self._counted(Lit(-1, "long") if rows.count is None else fn("negative", Col(rows.count)), rows)
+
+    def _counted(self, count: Expr, rows: Lowered) -> Lowered:
+        node = nodes.project((*nodes.same(rows.columns), (self.count, count)), rows.node)
+        return Lowered(node, rows.columns, self.count)
+
+    def unsign(self, columns: tuple[int, ...], rows: Lowered) -> Lowered:
+        """Each row as often as its count says."""
+        node = nodes.replicate(Col(self.count), rows.node)
+        return self.project(nodes.same(columns), Lowered(node, columns, None))
+
+    def net(self, columns: tuple[int, ...], rows: Lowered) -> Lowered:
+        """One row per row value with the sum of its counts; values that cancel out are gone."""
+        keys: list[tuple[int, Expr]] = []
+        carried: list[tuple[int, Expr]] = []
+        for c in columns:
+            by = groupable(c, self.columns.type(c))
+            if by == Col(c):
+                keys.append((c, by))
+            else:
+                keys.append((self.column("string", "net"), by))
+                carried.append((c, fn("any_value", Col(c))))
+        total = (self.count, fn("sum", Col(self.count)))
+        node = nodes.aggregate(keys, [total, *carried], self.signed(rows).node)
+        node = nodes.where((fn("not", fn("=", Col(self.count), ZERO)),), node)
+        if carried:
+            node = nodes.project(nodes.same((*columns, self.count)), node)
+        return Lowered(node, columns, self.count)
+
+    # -- rows of any kind ---------------------------------------------------------------------------------------------
+
+    def project(self, columns: Named, rows: Lowered) -> Lowered:
+        """Exactly these columns, and the counts if there are any."""
+        kept = columns if rows.count is None else (*columns, (rows.count, Col(rows.count)))
+        return Lowered(nodes.project(kept, rows.node), tuple(c for c, _ in columns), rows.count)
+
+    def aggregate(self, keys: Named, calls: Named, node: Node) -> Lowered:
+        """Groups of the rows of a node, whose counts do not count."""
+        return Lowered(nodes.aggregate(keys, calls, node), tuple(c for c, _ in (*keys, *calls)), None)
+
+    def union(self, columns: tuple[int, ...], branches: Sequence[tuple[tuple[int, ...], Lowered]]) -> Lowered:
+        """The rows of several relations, each with its columns in the order of the result's; signed if one is."""
+        signed = any(part.count is not None for _, part in branches)
+        extra = (self.count,) if signed else ()
+        parts = [((*ids, *extra), (self.signed(part) if signed else part).node) for ids, part in branches]
+        return Lowered(nodes.union((*columns, *extra), *parts), columns, self.count if signed else None)
+
+    def all_of(self, columns: tuple[int, ...], parts: Iterable[Lowered]) -> Lowered:
+        """The rows of several relations with the same columns; as it is where there is one."""
+        branches = [(columns, part) for part in parts]
+        return branches[0][1] if len(branches) == 1 else self.union(columns, branches)
+
+    # -- rows of some keys --------------------------------------------------------------------------------------------
+
+    def among(self, kind: str, rows: Lowered, keys: Iterable[int], wanted: Lowered) -> Lowered:
+        """Rows whose keys are ("semi"), or are not ("anti"), among those of a small relation; NULLs are equal."""
+        types = {c: self.columns.type(c) for c in keys}
+        names = [(c, self.column(types[c], "touched")) for c in types]
+        renamed = nodes.project(((w, Col(c)) for c, w in names), wanted.node)
+        condition = [fn("<=>", groupable(c, types[c]), groupable(w, types[c])) for c, w in names]
+        return rows.over(nodes.join(kind, condition, rows.node, renamed, "right"))
+
+    def having(
+        self, rows: Lowered, on: Sequence[tuple[Expr, int]], wanted: Lowered, *, nulls: bool, broadcast: bool
+    ) -> Lowered:
+        """Rows whose key is among those of a relation, which may have columns of the same number.
+
+        `nulls`: NULLs are equal.
+        """
+        names = [(expr, c, self.column(self.columns.type(c), "wanted")) for expr, c in on]
+        renamed = nodes.project(((w, Col(c)) for _, c, w in names), wanted.node)
+        condition = [fn("<=>" if nulls else "=", expr, Col(w)) for expr, _, w in names]
+        return rows.over(nodes.join("semi", condition, rows.node, renamed, "right" if broadcast else None))
+
+
+def null_of(kind: str) -> Expr:
+    """NULL of a type."""
+    return Cast(Lit(None, "void"), kind)

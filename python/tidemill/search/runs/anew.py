@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from tidemill.search.contract.kinds import PlanKind
 from tidemill.search.contract.run_plan import read_by
-from tidemill.search.runs.assembly import RECOMPUTE
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan
-from tidemill.search.runs.task import PlanningTask, unchanged
-from tidemill.search.space.seed import Candidate, advance, base
+from tidemill.search.runs.task import PlanningTask
+from tidemill.search.space.seed import RECOMPUTE, Candidate, advance, base
 from tidemill.search.space.space import Kept, written_once
 from tidemill.tvr.form import SNAPSHOT, Span, at
 
@@ -19,11 +19,11 @@ def full(task: PlanningTask, reason: str, states: Collection[str] | None = None)
     `states`: names of those to make; the ones worth keeping unless given, for which a search of its own is made. Those
     that the rules switched on cannot make are left out.
     """
-    found = task.space([unchanged(task.request.sources)] * len(task.request.steps), Kept({}))
+    space = task.space([task.request.unchanged] * len(task.request.steps), Kept({}))
     if states is None:
         states = frozenset() if task.request.policy == "FULL" else task.worth_keeping()
-    run = task.assembly(found, task.extractor(found, past=False))
-    for candidate in found.candidates:
+    run = task.assembly(space, task.extractor(space, past=False))
+    for candidate in space.candidates:
         if candidate.name in states:
             run.base(candidate)
     run.result()
@@ -33,43 +33,43 @@ def full(task: PlanningTask, reason: str, states: Collection[str] | None = None)
 
 def refill(task: PlanningTask, reason: str) -> ExplainedPlan:
     """The whole result anew: states that can be read are brought up to date, others worth keeping are made."""
-    found = task.space(task.request.steps, task.kept(content=False))
+    space = task.space(task.request.steps, task.kept(content=False))
     kept = frozenset() if task.request.policy == "FULL" else task.worth_keeping()
-    memo = found.memo
-    plain = task.extractor(found)
+    memo = space.memo
+    plain = task.extractor(space)
 
     def made(candidate: Candidate) -> Iterator[int]:
         """What is written of a state: what changes in it, or all of it."""
         if candidate.name in task.request.states:
-            span = Span(found.standing.get(candidate.name, 0), found.now)
+            span = Span(space.standing.get(candidate.name, 0), space.now)
             change = advance(memo, candidate, span)
             if not memo.changed(candidate.tvr, span):
                 return
             if plain.best(change) is not None:
                 yield change
                 return
-        yield base(memo, candidate, found.now)
+        yield base(memo, candidate, space.now)
 
-    written = written_once((c.name, group) for c in found.candidates if c.name in kept for group in made(c))
-    demands = [*written.written, memo.form(found.root, at(SNAPSHOT, found.now))]
+    written = written_once((c.name, group) for c in space.candidates if c.name in kept for group in made(c))
+    demands = [*written.written, memo.form(space.root, at(SNAPSHOT, space.now))]
     run = task.assembly(
-        found,
+        space,
         task.cheapest(
-            lambda prefer: task.extractor(found, prefer, followed=written), task.seeds(found), demands, 0
+            lambda prefer: task.extractor(space, prefer, followed=written), task.seeds(space), demands, 0
         ).extractor,
     )
 
     def write(name: str) -> Iterator[Candidate]:
         """Writes a state; gives out what of it follows changes."""
-        for candidate in found.named(name):
+        for candidate in space.named(name):
             if name in task.request.states and run.advance(candidate):
                 yield candidate
             else:
                 run.base(candidate)
 
     run.once(demands, lambda group: list(write(written.written[group])))
-    followed = [c for name in dict.fromkeys(c.name for c in found.candidates) if name in kept for c in write(name)]
+    followed = [c for name in dict.fromkeys(c.name for c in space.candidates) if name in kept for c in write(name)]
     run.result()
     task.compact(run, followed)
-    kind = "INCREMENTAL" if read_by(run.steps) & {"changes", "state"} else "FULL"
+    kind: PlanKind = "INCREMENTAL" if read_by(run.steps) & {"changes", "state"} else "FULL"
     return run.plan(kind, reason, tuple, task.own_point, chosen=task.request.choice)

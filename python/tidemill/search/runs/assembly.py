@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
-from tidemill.cost.costing import BROADCAST_ROWS, CostModel, CpuMs, Work
+from tidemill.cost.costing import BROADCAST_ROWS, CostModel, Work
 from tidemill.memo.memo import Expression
 from tidemill.plan.ops import (
     Changes,
-    Empty,
     Filter,
     HeldScan,
     Join,
@@ -29,21 +28,21 @@ from tidemill.plan.ops import (
 )
 from tidemill.plan.query import COUNT_FIELD, Query, count_field
 from tidemill.search.choose.extract import Chosen, Extractor
-from tidemill.search.choose.settle import Run, preference_apart
+from tidemill.search.choose.settle import Run
 from tidemill.search.choose.sharing import Shared
+from tidemill.search.contract.kinds import Mode, PlanKind
 from tidemill.search.contract.run_plan import StateSpec, Step, Volume
 from tidemill.search.contract.stored import Asked
 from tidemill.search.keep.compaction import Compaction
-from tidemill.search.lower.lower import Lowerer, NotComputableError
-from tidemill.search.lower.lowered import Lowered, Staged
+from tidemill.search.lower.choices import Choices, NotComputableError
+from tidemill.search.lower.lowered import Blocks, Lowered, Staged
+from tidemill.search.lower.walk import Lowerer
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan, Explanation, PlannedPoint, Search, Used
 from tidemill.search.runs.inspect import is_net, unable, view_keys
 from tidemill.search.space.orders import asked_for_few
-from tidemill.search.space.seed import Candidate, advance, base, methods_of
+from tidemill.search.space.seed import RECOMPUTE, Candidate, advance, base, methods_of
 from tidemill.search.space.space import Space
 from tidemill.tvr.form import SNAPSHOT, Span, at
-
-RECOMPUTE = "recompute"
 
 
 class Assembly:
@@ -59,13 +58,13 @@ class Assembly:
         self,
         query: Query,
         model: CostModel,
-        found: Space,
+        space: Space,
         extractor: Extractor,
         search: Callable[[], Search],
         orders: Mapping[str, str],
         lying: Mapping[str, str],
     ) -> None:
-        self.found = found
+        self.space = space
         self.steps: list[Step] = []
         self._query = query
         self._model = model
@@ -112,8 +111,8 @@ class Assembly:
 
     def base(self, candidate: Candidate) -> bool:
         """A state is made anew, as of the end of the run, from anything but itself; False if it cannot be."""
-        memo = self.found.memo
-        group = base(memo, candidate, self.found.now)
+        memo = self.space.memo
+        group = base(memo, candidate, self.space.now)
         if self._is_written(candidate, group):
             return True
         free = self._making_anew(group)
@@ -122,16 +121,14 @@ class Assembly:
         except NotComputableError:
             return False
         if candidate.partial is None:
-            lowered = Lowerer(
-                memo, free.making(group), self._staged, self.found.base_rows, self.found.facts.segments
-            ).signed(lowered)
+            lowered = Blocks(memo.columns).signed(lowered)
         self._write(candidate, "base", group, lowered, volume)
         return True
 
     def advance(self, candidate: Candidate) -> bool:
         """A state is followed through the run; False if it cannot be, and has to be given up."""
-        memo = self.found.memo
-        span = Span(self.found.standing.get(candidate.name, 0), self.found.now)
+        memo = self.space.memo
+        span = Span(self.space.standing.get(candidate.name, 0), self.space.now)
         if memo.changed(candidate.tvr, span):
             group = advance(memo, candidate, span)
             if self._is_written(candidate, group):
@@ -142,14 +139,12 @@ class Assembly:
                 return False
             self._write(candidate, "segment", group, lowered, volume)
         elif all(spec.name != candidate.name for spec in self._specs):
-            self._specs.append(_spec(candidate, self.found))
+            self._specs.append(_spec(candidate, self.space))
         return True
 
     def compact(self, candidate: Candidate, compaction: Compaction) -> None:
         """Pieces of a state that the run reads become one, before any other step."""
-        lowerer = Lowerer(
-            self.found.memo, self._extractor.making(0), {}, self.found.base_rows, self.found.facts.segments
-        )
+        lowerer = self._lowerer(self._extractor.making(0))
         lowered = lowerer.compacted(candidate.scan, candidate.partial, compaction.first)
         columns = _columns(candidate, lowered)
         step = Step(
@@ -171,7 +166,7 @@ class Assembly:
     @property
     def asked(self) -> dict[str, Asked]:
         """What the steps so far ask states for by few keys, by their names."""
-        return asked_for_few(self.found.memo, self.found.facts, self._used, self._extractor.rows)
+        return asked_for_few(self.space.memo, self.space.facts, self._used, self._extractor.rows)
 
     def _lie(self, candidate: Candidate, step: Step) -> None:
         """Notes in which order a step writes a state's base."""
@@ -187,11 +182,11 @@ class Assembly:
         return True
 
     def _stage(self, candidate: Candidate, group: int, step: str, signed: bool) -> None:
-        number = self.found.memo.find(group)
+        number = self.space.memo.find(group)
         self._staged[number] = Staged(step, tuple((c, f) for c, f, _ in candidate.scan.columns), signed)
         self._extractor.stage(group)
 
-    def _write(self, candidate: Candidate, mode: str, group: int, lowered: Lowered, volume: Volume) -> None:
+    def _write(self, candidate: Candidate, mode: Mode, group: int, lowered: Lowered, volume: Volume) -> None:
         step = _state_step(candidate, mode, lowered, volume)
         if mode == "base" and (order := self._orders.get(candidate.name)) is not None:
             step = replace(step, order=order)
@@ -201,17 +196,17 @@ class Assembly:
         # Each row of a base counts 1: who reads it as the snapshot need not look at the counts.
         signed = mode == "segment" and lowered.count is not None
         self._stage(candidate, group, self.steps[-1].name, signed)
-        self._written[candidate.name] = self._staged[self.found.memo.find(group)]
-        self._saves[self.found.memo.find(group)] = candidate.name
-        self._specs.append(_spec(candidate, self.found))
+        self._written[candidate.name] = self._staged[self.space.memo.find(group)]
+        self._saves[self.space.memo.find(group)] = candidate.name
+        self._specs.append(_spec(candidate, self.space))
 
     def leave(self, candidate: Candidate) -> None:
         """A state that this run does not follow stays where it stands."""
         if candidate.name not in {spec.name for spec in self._specs}:
-            self._specs.append(_spec(candidate, self.found))
+            self._specs.append(_spec(candidate, self.space))
             self._behind.add(candidate.name)
 
-    def hold(self, change: int, mode: str) -> None:
+    def hold(self, change: int, mode: Mode) -> None:
         """The view's signed change, net, to be held back until a run with output; `mode`: base or segment."""
         lowered, volume = self.lower(change, net=True)
         assert lowered.count is not None
@@ -220,28 +215,21 @@ class Assembly:
 
     def delta(self, change: int) -> None:
         """The view's signed change, net; none where nothing below it has changed and a state alone is made anew."""
-        if self.found.changed:
+        if self.space.changed:
             lowered, volume = self.lower(change, net=True)
         else:
-            columns = self.found.memo.tvrs[self.found.root].props.columns
-            lowerer = Lowerer(
-                self.found.memo,
-                self._extractor.making(change),
-                self._staged,
-                self.found.base_rows,
-                self.found.facts.segments,
-            )
-            lowered, volume = lowerer.leaf(Empty(columns, signed=True)), Volume()
+            columns = self.space.memo.tvrs[self.space.root].props.columns
+            lowered, volume = self._lowerer(self._extractor.making(change)).nothing(columns), Volume()
         assert lowered.count is not None
         fields = (*self._query.output, (lowered.count, count_field(name for _, name in self._query.output)))
         self.steps.append(Step("delta", "delta", None, None, lowered.node, fields, volume))
 
     def result(self) -> None:
         """The whole content."""
-        group = self.found.memo.form(self.found.root, at(SNAPSHOT, self.found.now))
+        group = self.space.memo.form(self.space.root, at(SNAPSHOT, self.space.now))
         extractor = self._making_anew(group)
         if extractor.cost(group) == inf:
-            raise NotComputableError(unable(self.found, extractor))
+            raise NotComputableError(unable(self.space, extractor))
         lowered, volume = self.lower(group, net=False, extractor=extractor)
         output = tuple(self._query.output)
         self.steps.append(Step("result", "result", None, None, lowered.node, output, volume))
@@ -252,29 +240,33 @@ class Assembly:
         """
         if self._extractor.best(group) is not None:
             return self._extractor
-        return Extractor(self.found.memo, self._model, self.found.facts, runs=(Run(self.found.now),))
+        return Extractor(self.space.memo, self._model, self.space.facts, runs=(Run(self.space.now),))
+
+    def _lowerer(self, chosen: Chosen) -> Lowerer:
+        space = self.space
+        return Lowerer(Choices(space.memo, chosen, self._staged, space.base_rows, space.facts.segments))
 
     def lower(self, group: int, *, net: bool, extractor: Extractor | None = None) -> tuple[Lowered, Volume]:
         """A group's plan, and how many rows it handles."""
         plan = extractor or self._extractor
         chosen = plan.making(group)
-        lowerer = Lowerer(self.found.memo, chosen, self._staged, self.found.base_rows, self.found.facts.segments)
+        lowerer = self._lowerer(chosen)
         lowered = lowerer.group(group)
         work, handling = plan.work(plan.planned([group], 0), 0)
         self._work += work
         self._handling += handling
-        if net and lowered.count is not None and not is_net(self.found, chosen, group):
-            lowered = lowerer.net(lowered)
+        if net and lowered.count is not None and not is_net(self.space, chosen, group):
+            lowered = lowerer.blocks.net(lowered.columns, lowered)
         for number, e in lowerer.used:
             if (number, e) not in self._used and (choice := chosen.weighed(number, e)) is not None:
-                self._used[number, e] = Used(number, e, choice.rows, CpuMs(preference_apart(choice.own)))
+                self._used[number, e] = Used(number, e, choice.rows, choice.own)
         shuffled = max((_shuffled(chosen, e) for _, e in lowerer.used), default=0.0)
         leaves = [number for number, e in lowerer.used if isinstance(e.op, Changes | StateScan | ResultScan | HeldScan)]
         return lowered, Volume(shuffled, max((chosen.rows(i) for i in [*leaves, *lowerer.staged_used]), default=0.0))
 
     def plan(
         self,
-        kind: str,
+        kind: PlanKind,
         reason: str | None,
         rivals: Callable[[], Sequence[Alternative]],
         points: Sequence[PlannedPoint],
@@ -287,15 +279,15 @@ class Assembly:
             kind=kind,
             reason=reason,
             steps=tuple(self.steps),
-            methods=(RECOMPUTE,) if kind == "FULL" else tuple(methods_of(self.found.memo, self._used)),
+            methods=(RECOMPUTE,) if kind == "FULL" else tuple(methods_of(self.space.memo, self._used)),
             estimated=self.cost,
-            keys=view_keys(self._query, self.found),
+            keys=view_keys(self._query, self.space),
             states=tuple(self._specs),
             behind=frozenset(self._behind),
             chosen=chosen,
             asked=self.asked,
             explanation=Explanation(
-                self.found,
+                self.space,
                 self._extractor,
                 self._model.name,
                 used,
@@ -321,7 +313,7 @@ def _shuffled(extractor: Chosen, e: Expression) -> float:
     return float(sum(rows))
 
 
-def _state_step(candidate: Candidate, mode: str, lowered: Lowered, volume: Volume) -> Step:
+def _state_step(candidate: Candidate, mode: Mode, lowered: Lowered, volume: Volume) -> Step:
     columns = _columns(candidate, lowered)
     return Step(f"{mode} of {candidate.name}", "state", candidate.name, mode, lowered.node, columns, volume)
 
@@ -331,10 +323,10 @@ def _columns(candidate: Candidate, lowered: Lowered) -> tuple[tuple[int, str], .
     return columns if lowered.count is None else (*columns, (lowered.count, COUNT_FIELD))
 
 
-def _spec(candidate: Candidate, found: Space) -> StateSpec:
+def _spec(candidate: Candidate, space: Space) -> StateSpec:
     fields = [(f, t) for _, f, t in candidate.scan.columns]
     if candidate.partial is None:
         fields.append((COUNT_FIELD, "long"))
-    op, _ = found.memo.tvrs[candidate.tvr].expressions[0]
+    op, _ = space.memo.tvrs[candidate.tvr].expressions[0]
     text = type(op).__name__.lower()
     return StateSpec(candidate.name, candidate.kind.name, tuple(fields), text, candidate.group, candidate.parts)

@@ -7,17 +7,25 @@ at this run is what this run does.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
-from tidemill.memo.memo import Expression
+from tidemill.search.choose.allowed import Allowed
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.choose.settle import Run
 from tidemill.search.choose.sharing import share
-from tidemill.search.runs.assembly import RECOMPUTE
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan, PlannedPoint
-from tidemill.search.runs.task import DELTAS, PlanningTask, unchanged
-from tidemill.search.space.seed import CORE, Candidate, advance, answered_from_sources, base, methods_of, owed_to
+from tidemill.search.runs.task import PlanningTask
+from tidemill.search.space.seed import (
+    CORE,
+    DELTAS,
+    RECOMPUTE,
+    Candidate,
+    advance,
+    answered_from_sources,
+    base,
+    methods_of,
+)
 from tidemill.search.space.space import Followed, Space, written_once
 from tidemill.tvr.form import DELTA, SNAPSHOT, Span, Time, at
 
@@ -57,27 +65,27 @@ def early(task: PlanningTask) -> ExplainedPlan:
     points = request.ahead[:due]
     steps = request.steps
     if request.first and not request.states:  # nothing stands anywhere yet
-        steps = (unchanged(request.sources),)
-    found = task.space(steps, task.kept(content=not request.first), [p.changes for p in points])
-    needs = _needs(task, found, found.now + due)
-    choices = _Choices(task, found, needs, due)
+        steps = (request.unchanged,)
+    space = task.space(steps, task.kept(content=not request.first), [p.changes for p in points])
+    needs = _needs(task, space, space.now + due)
+    choices = _Choices(task, space, needs, due)
     chosen = task.cheapest(
         lambda prefer: choices.extractor(prefer=prefer or request.settings.prefer),
-        task.seeds(found),
+        task.seeds(space),
         needs.demands,
         due,
     )
     saved = worth_saving(chosen.extractor, needs.demands, {*needs.parts, *({needs.held} & needs.savable)})
-    run = task.assembly(found, chosen.extractor)
+    run = task.assembly(space, chosen.extractor)
     run.once(sorted(saved))
     for group, candidate in needs.parts.items():
         if group in saved:
-            if candidate.name in found.standing:
+            if candidate.name in space.standing:
                 run.advance(candidate)
             else:
                 run.base(candidate)
-    for candidate in found.candidates:
-        if candidate.name in found.standing:
+    for candidate in space.candidates:
+        if candidate.name in space.standing:
             run.leave(candidate)
     if needs.held in saved:
         run.hold(needs.held, "segment" if request.held else "base")
@@ -85,16 +93,16 @@ def early(task: PlanningTask) -> ExplainedPlan:
     return run.plan("PARTIAL", None, choices.rivals, (*task.own_point, *ahead), chosen)
 
 
-def _needs(task: PlanningTask, found: Space, end: Time) -> Needs:
+def _needs(task: PlanningTask, space: Space, end: Time) -> Needs:
     """`end`: the moment of the run with output."""
-    request, memo, now = task.request, found.memo, found.now
+    request, memo, now = task.request, space.memo, space.now
     early = range(now, end)
     wanted = task.worth_keeping() if request.first else frozenset()
     parts: dict[int, Candidate] = {}
     states: list[tuple[str, int]] = []
     savable: set[int] = set()
-    for candidate in found.candidates:
-        standing = found.standing.get(candidate.name)
+    for candidate in space.candidates:
+        standing = space.standing.get(candidate.name)
         if standing is None and not request.first:
             continue  # it has no content that this run could go on from
         if standing is None:
@@ -111,55 +119,49 @@ def _needs(task: PlanningTask, found: Space, end: Time) -> Needs:
             for span in _intervals(early if standing is None else (standing, *early))
             if memo.changed(candidate.tvr, span)
         )
-    if not request.first and memo.tvrs[found.root].props.reproducible:
-        spans = (s for s in _intervals((request.held, *early)) if memo.changed(found.root, s))
-        savable.update(memo.change(found.root, DELTA, span) for span in spans)
-    held = memo.change(found.root, DELTA, Span(request.held, now))
+    if not request.first and memo.tvrs[space.root].props.reproducible:
+        spans = (s for s in _intervals((request.held, *early)) if memo.changed(space.root, s))
+        savable.update(memo.change(space.root, DELTA, span) for span in spans)
+    held = memo.change(space.root, DELTA, Span(request.held, now))
     content, change = at(SNAPSHOT, end), Span(0, end)
-    result = memo.form(found.root, content) if request.first else memo.change(found.root, DELTA, change)
+    result = memo.form(space.root, content) if request.first else memo.change(space.root, DELTA, change)
     return Needs(written_once(states), result, parts, held, frozenset(savable))
 
 
 class _Choices:
     """The choices for all runs until the `due`-th to come, which has output."""
 
-    def __init__(self, task: PlanningTask, found: Space, needs: Needs, due: int) -> None:
-        self.task, self.found, self.needs, self.due = task, found, needs, due
-        self._barred = answered_from_sources(found.memo, found.now)
+    def __init__(self, task: PlanningTask, space: Space, needs: Needs, due: int) -> None:
+        self.task, self.space, self.needs, self.due = task, space, needs, due
         # What is computed again from the sources needs nothing done early; a full run with output is such a thing.
-        whole = found.memo.change(found.root, DELTA, Span(0, found.now + due))
-        self._again = {whole} if task.request.policy == "AUTO" else set()
+        whole = space.memo.change(space.root, DELTA, Span(0, space.now + due))
+        anew = frozenset({whole} if task.request.policy == "AUTO" else ())
+        self._allowed = Allowed(space.memo, answered_from_sources(space.memo, space.now), recompute=anew)
         prices = [task.request.price, *(p.price for p in task.request.ahead[:due])]
         if task.request.settings.objective == LAST:
             prices = [BEFORE_THE_LAST ** (due - i) for i in range(due + 1)]
-        self._runs = [Run(found.now + i, price) for i, price in enumerate(prices)]
+        self._runs = [Run(space.now + i, price) for i, price in enumerate(prices)]
 
     def extractor(self, packs: Collection[str] | None = None, prefer: str | None = None) -> Extractor:
         """`packs`: those it may use, all unless given."""
-
-        def allowed(group: int, e: Expression) -> bool:
-            pack = owed_to(self.found.memo, group, e)
-            if (group, type(e.op)) in self._barred or (packs is not None and pack not in packs):
-                return False
-            return pack != RECOMPUTE or group in self._again
-
-        found, savable = self.found, self.needs.savable.__contains__
+        allowed = replace(self._allowed, packs=packs).allows
+        space, savable = self.space, self.needs.savable.__contains__
         written = [(group, self.due) for group in self.needs.demands]
         copies = {(copy, self.due): (of, self.due) for copy, of in self.needs.states.copies.items()}
         return Extractor(
-            found.memo, self.task.model, found.facts, allowed, prefer, self._runs, savable, written, copies, found.ways
+            space.memo, self.task.model, space.facts, allowed, prefer, self._runs, savable, written, copies, space.ways
         )
 
     def rivals(self) -> list[Alternative]:
         """The best plan of each pack."""
         alternatives: list[Alternative] = []
-        demands, found = self.needs.demands, self.found
-        for pack in self.task.able(found):
+        demands, space = self.needs.demands, self.space
+        for pack in self.task.able(space):
             packs = {CORE, pack, RECOMPUTE} | ({DELTAS} if pack != RECOMPUTE else set())
             wanted = demands if pack != RECOMPUTE else demands[-1:]  # it keeps nothing
             best = share(self.extractor(packs, pack), wanted, self.due)
             chosen = [(p.group, p.choice.expression) for p in best.plan if p.choice.expression]
-            methods = set(methods_of(found.memo, chosen))
+            methods = set(methods_of(space.memo, chosen))
             methods |= {RECOMPUTE} if pack == RECOMPUTE else set()
             if pack in methods and best.costs:
                 alternatives.append(Alternative(pack, tuple(sorted(methods)), tuple(best.costs)))

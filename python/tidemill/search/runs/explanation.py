@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from tidemill.cost.costing import CpuMs, Rows
 from tidemill.memo.memo import Expression
 from tidemill.plan.change import SourceChange
+from tidemill.rule.engine import Stopped
 from tidemill.search.choose.extract import Extractor, Planned
 from tidemill.search.contract.run_plan import RunPlan
 from tidemill.search.keep.compaction import Compaction
@@ -46,10 +47,10 @@ class PlannedPoint:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How long a plan was looked for, in wall seconds, and why no longer (see `Explored`)."""
+    """How long a plan was looked for, in wall seconds, and why no longer."""
 
     seconds: float
-    stopped: str
+    stopped: Stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Explanation:
     """How a plan was found.
 
     Attributes:
-        found: the space that was searched.
+        space: the space that was searched.
         extractor: what was chosen in it, after all steps.
         model: name of the cost model.
         used: what is carried out, in the order of the steps.
@@ -71,7 +72,7 @@ class Explanation:
         search: until the plan was there.
     """
 
-    found: Space
+    space: Space
     extractor: Extractor
     model: str
     used: Sequence[Used]

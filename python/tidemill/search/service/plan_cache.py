@@ -21,7 +21,7 @@ from tidemill.plan.change import SourceChange
 from tidemill.plan.query import Query
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.contract.run_plan import RunPlan
-from tidemill.search.runs.task import may_compact
+from tidemill.search.keep.compaction import may_compact
 
 OFF = 2.0
 """Factor by which a size may have moved away from what was planned for."""

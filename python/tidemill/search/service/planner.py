@@ -6,8 +6,10 @@ plan under the policy; against it the full plan; lowering, state by state and th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from tidemill.memo.events import Reader
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.runs.anew import full, refill
 from tidemill.search.runs.early import early
@@ -17,13 +19,13 @@ from tidemill.search.runs.task import PlanningTask
 from tidemill.search.space.space import normal_query
 
 
-def plan_run(request: PlanRequest) -> ExplainedPlan:
-    """Plan a run.
+def plan_run(request: PlanRequest, readers: Sequence[Reader] = ()) -> ExplainedPlan:
+    """Plan a run; `readers` are called with every event of the search.
 
     Raises:
         TidemillError: TIDEMILL_NOT_INCREMENTAL under INCREMENTAL or STRICT, if an operator has no rule but `recompute`.
     """
-    task = PlanningTask(replace(request, query=normal_query(request.query)))
+    task = PlanningTask(replace(request, query=normal_query(request.query)), readers)
     if request.ahead:
         return early(task)
     if request.first and request.states and request.full_reason is None:

@@ -16,7 +16,21 @@ from itertools import product
 
 from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.keys import Asked, asked_below, read
-from tidemill.plan.ops import Filter, Final, KeyFilter, Less, Merge, Net, Op, Project, Scan, StateScan, Sum, Unsign
+from tidemill.plan.ops import (
+    Filter,
+    Final,
+    KeyFilter,
+    Less,
+    Merge,
+    Net,
+    Op,
+    Project,
+    QueryOp,
+    Scan,
+    StateScan,
+    Sum,
+    Unsign,
+)
 from tidemill.rule.match import Match
 from tidemill.tvr.form import DELTA, SNAPSHOT, Span, Time, at
 
@@ -66,7 +80,7 @@ def _cut_of(memo: Memo, e: Expression) -> _Cut | None:
     return _Cut(about[0], about[1].end, e.op, wanted, e.pack)
 
 
-def _put(memo: Memo, group: int, match: Match, below: tuple[int, ...], pack: str) -> None:
+def _put(memo: Memo, group: int, match: Match[QueryOp], below: tuple[int, ...], pack: str) -> None:
     """The operator of a relation over other inputs than its own, for a group."""
     built = match.evaluate(*(i.new for i in match.inputs))
     if isinstance(built.op, Final):
@@ -104,7 +118,9 @@ def _columns(memo: Memo, cut: _Cut, merged: Net | Merge) -> frozenset[int]:
     return frozenset(memo.tvrs[cut.number].props.columns)
 
 
-def _passing(memo: Memo, number: int, cut: KeyFilter) -> list[tuple[Op, tuple[int, ...], tuple[Asked | None, ...]]]:
+def _passing(
+    memo: Memo, number: int, cut: KeyFilter
+) -> list[tuple[QueryOp, tuple[int, ...], tuple[Asked | None, ...]]]:
     """The ways to compute a relation whose inputs can be asked for the key: operator, inputs, and what of each."""
     if _of_a_source(memo, number):
         return []  # Spark selects rows where it reads them, before it looks at keys

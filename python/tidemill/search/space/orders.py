@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from math import inf
 
 from tidemill.cost.costing import LOOKED_UP_KEYS, Facts
+from tidemill.cost.guesses import LOOK_UP_FROM_ROWS
 from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.expr import Col, Expr
 from tidemill.plan.grouping import groupable
@@ -27,9 +28,6 @@ from tidemill.search.contract.stored import Asked
 RULE = "look_up"
 ORDERED = frozenset({"byte", "short", "integer", "long", "string"})
 """Types of columns whose values Parquet compares as Spark does, and that are the same in JSON."""
-
-FROM_ROWS = 50_000
-"""Rows of a state from which on it pays to look keys up: what is smaller is read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ def asked_for_few(
     for number, e in used:
         for asking in _asking(memo, number, e):
             name, some = asking.scan.name, rows(asking.wanted)
-            if some > LOOKED_UP_KEYS or facts.kept.get(name, 0.0) < FROM_ROWS:
+            if some > LOOKED_UP_KEYS or facts.kept.size(name) < LOOK_UP_FROM_ROWS:
                 continue
             for column, field in asking.columns(memo):
                 fields[name].setdefault(field, _values(facts, column))
@@ -90,7 +88,7 @@ def look_up(memo: Memo, facts: Facts, order: Mapping[str, str]) -> None:
     for asking in [asking for number, e in places for asking in _asking(memo, number, e)]:
         name = asking.scan.name
         first = next((c for c, field in asking.columns(memo) if order.get(name) == field), None)
-        if first is None or facts.kept.get(name, 0.0) < FROM_ROWS:
+        if first is None or facts.kept.size(name) < LOOK_UP_FROM_ROWS:
             continue
         on = tuple(sorted(asking.on, key=lambda pair: pair[0] != Col(first)))
         pack, found = asking.expression.pack, LookUp(asking.scan, on, asking.nulls)

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from tidemill.memo.memo import Expression, Memo, Node
 from tidemill.plan.expr import Col
+from tidemill.plan.kinds import StatePart
 from tidemill.plan.ops import (
     Aggregate,
     Answer,
@@ -37,6 +38,10 @@ from tidemill.tvr.form import ATTRIBUTE, ATTRIBUTE_DELTA, DELTA, KEPT, NEW, SNAP
 
 SEED = "evaluate"
 CORE = "core"
+DELTAS = "delta"
+"""The pack that others may build upon."""
+RECOMPUTE = "recompute"
+"""The pack that computes a change as the difference of two snapshots."""
 COMPOSE = "compose"
 READ_STATE, READ_RESULT = "read_state", "read_result"
 """What stands as the rule where something kept is read: no method of its own."""
@@ -44,9 +49,14 @@ READ_STATE, READ_RESULT = "read_state", "read_result"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A state that could be kept: which form of which relation, under which name.
+    """A state that could be kept.
 
-    `group` and `parts`: of parts of an aggregate, what `parts_identity` says.
+    Attributes:
+        name: told from the query, the form and the captured settings.
+        tvr, kind: the relation, and the kind of its form that is kept.
+        scan: how it is read.
+        partial: of parts of an aggregate, the operator that makes them; None for rows.
+        group, parts: of parts of an aggregate, what `parts_identity` says.
     """
 
     name: str
@@ -89,7 +99,7 @@ class Seeding:
         rule, pack = memo.tvrs[number].found[way] or (SEED, CORE)
         match = Match(memo, number, op, inputs)
         sources = match.relation.props.sources
-        for time in sorted({memo.timeline.settled(sources, t) for t in memo.timeline.moments}):
+        for time in sorted({memo.timeline.unchanged_until(sources, t) for t in memo.timeline.moments}):
             if isinstance(op, Scan):
                 possible = time >= self.now or self.readable(op.source, time)
                 built = node(Scan(op.source, op.columns, NEW))
@@ -118,7 +128,7 @@ def compose(memo: Memo, order: Callable[[Sequence[Time]], Iterable[tuple[Time, T
         partials = [
             Match(memo, tvr.number, op, inputs).partial() for op, inputs in tvr.expressions if isinstance(op, Aggregate)
         ]
-        times = sorted({memo.timeline.settled(tvr.props.sources, t) for t in memo.timeline.moments})
+        times = sorted({memo.timeline.unchanged_until(tvr.props.sources, t) for t in memo.timeline.moments})
         ways: list[tuple[FormKind, Op]] = [(DELTA, Sum())]
         ways += [(ATTRIBUTE_DELTA, Merge(p)) for p in partials if p is not None]
         for start, middle, end in order(times):
@@ -248,13 +258,13 @@ def keep(memo: Memo, candidate: Candidate, moment: Time, *, parted: bool) -> Non
     """
     columns = memo.tvrs[candidate.tvr].props.columns
 
-    def merged(part: str) -> Node:
+    def merged(part: StatePart) -> Node:
         scan = node(replace(candidate.scan, part=part))
         state = "" if part == "since" else candidate.scan.name
         op = Net(columns, state) if candidate.partial is None else Merge(candidate.partial, state)
         return node(op, scan)
 
-    def read(time: Time, part: str) -> None:
+    def read(time: Time, part: StatePart) -> None:
         built = merged(part) if candidate.partial is not None else node(Unsign(columns), merged(part))
         memo.add(memo.form(candidate.tvr, at(candidate.kind, time)), built, READ_STATE, CORE)
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidemill.cost.costing import HELD, CostModel, Facts, Rows
+from tidemill.cost.costing import CostModel, Facts, Rows
 from tidemill.cost.estimate import Sizes, estimate
+from tidemill.cost.guesses import SMALL_DELETES, SMALL_DELETES_SHARE
+from tidemill.cost.kept import NOTHING_COUNTED, KeptRows
+from tidemill.memo.events import Reader
 from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
 from tidemill.plan.columns import Columns
@@ -35,17 +38,21 @@ from tidemill.search.space.ways import Ways
 from tidemill.tvr.form import DELTA, Span, Time
 from tidemill.tvr.timeline import Step, Timeline
 
-SMALL_SHARE, SMALL_ROWS = 0.05, 10_000.0
-"""Deleted rows up to which a change is small: as a share of its source, and at least."""
-
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The groups of the changes of states, and by name the states; `copies`: the groups of further parts of the query
-    that have the same state, each with the one that is written."""
+    """What a run writes of states.
+
+    Attributes:
+        written: the groups that are written, with the name of the state of each.
+        copies: the groups of further parts of the query that have the same state, each with the one that is written.
+    """
 
     written: Mapping[int, str] = field(default_factory=dict)
     copies: Mapping[int, int] = field(default_factory=dict)
+
+
+NONE_FOLLOWED = Followed()
 
 
 def written_once(groups: Iterable[tuple[str, int]]) -> Followed:
@@ -59,8 +66,16 @@ def written_once(groups: Iterable[tuple[str, int]]) -> Followed:
 class Space:
     """An explored memo and what extraction needs beside it.
 
-    `root` is the view's relation, `now` the moment of the run that is planned; `standing`: the moment at which each
-    state stands that can be read; `ways`: what was estimated of costs, the model being that of the planning call.
+    Attributes:
+        memo: explored.
+        root: the view's relation.
+        candidates: the states that could be kept.
+        facts: what costs are estimated from.
+        base_rows: rows of each relation before filters.
+        explored: what exploration did, and why it stopped.
+        now: the moment of the run that is planned.
+        standing: the moment at which each state stands that can be read.
+        ways: what was estimated of costs, the model being that of the planning call.
     """
 
     memo: Memo
@@ -111,7 +126,9 @@ def step_of(sources: Mapping[int, SourceChange]) -> Step:
 
 def _is_small(source: SourceChange) -> bool:
     """Whether it costs less to carry along updates of columns that nobody reads than to net the change."""
-    return source.deletes is not None and source.deletes <= max(SMALL_ROWS, SMALL_SHARE * (source.rows or 0.0))
+    return source.deletes is not None and source.deletes <= max(
+        SMALL_DELETES, SMALL_DELETES_SHARE * (source.rows or 0.0)
+    )
 
 
 def normal_query(query: Query) -> Query:
@@ -143,7 +160,7 @@ class Kept:
             filling that kept them all.
         content: whether the view's content can be read.
         held: until when the view's change is held back; 0: it is not.
-        rows: of what was written, by name (see `Facts.kept`).
+        rows: of what was written.
         stored: states of another query of the view, to be read where they have what a candidate needs.
         orders: by name of a state the field that its base is in the order of; None: each is in the order of one by
             which its rows are asked for.
@@ -152,33 +169,43 @@ class Kept:
     states: Mapping[str, Time] | None
     content: bool = True
     held: Time = 0
-    rows: Mapping[str, float] = field(default_factory=dict)
+    rows: KeptRows = NOTHING_COUNTED
     stored: Sequence[StateSpec] = ()
     orders: Mapping[str, str] | None = None
 
 
-def space(
-    query: Query,
-    steps: Sequence[Mapping[int, SourceChange]],
-    now: Time,
-    rules: Sequence[Rule],
-    model: CostModel,
-    budget: Budget,
-    kept: Kept,
-    settings: str = "",
-    measured: Measured = lambda _tree, _form: None,
-) -> Space:
-    """Explore the plans of the runs from `now` on.
+@dataclass(frozen=True, slots=True)
+class SpaceRequest:
+    """What a space is explored for: runs from a moment on.
 
-    Args:
+    Attributes:
         query: in normal form (`normal_query`).
         steps: what happens to the sources, step by step, from the moment of the content to the last one planned.
         now: the moment of the run that is carried out.
-        rules: those that are switched on.
-        settings: captured settings, part of the names of states.
+        kept: what earlier runs left.
+        meaning: the captured settings as one text, part of the names of states.
         measured: rows that are known and need no estimate.
     """
-    memo = Memo(query, Timeline(tuple(map(step_of, steps))))
+
+    query: Query
+    steps: Sequence[Mapping[int, SourceChange]]
+    now: Time
+    kept: Kept
+    meaning: str = ""
+    measured: Measured = lambda _tree, _form: None
+
+
+def explore_space(
+    request: SpaceRequest, rules: Sequence[Rule], model: CostModel, budget: Budget, readers: Sequence[Reader] = ()
+) -> Space:
+    """Explore the plans that a request is about.
+
+    `rules`: those that are switched on; `readers`: of the memo's events.
+    """
+    query, steps, now, kept = request.query, request.steps, request.now, request.kept
+    memo = Memo(query, Timeline(tuple(map(step_of, steps))), readers)
+    if memo.heard:
+        memo.emit("space", "", now, _in_words(query, steps, now, kept))
 
     def readable(source: int, time: Time) -> bool:
         return source in steps[time] and steps[time][source].old_readable
@@ -188,11 +215,11 @@ def space(
 
     def unknown() -> bool:
         """A state that is kept is not lost because nobody had the time to look for it."""
-        names = {c.name for c in candidates(memo, root, settings)}
+        names = {c.name for c in candidates(memo, root, request.meaning)}
         return kept.states is not None and not kept.states.keys() <= names
 
     explored = explore(memo, rules, budget, fresh=seeding.snapshots, missing=unknown)
-    possible = candidates(memo, root, settings)
+    possible = candidates(memo, root, request.meaning)
     standing = {c.name: 0 if kept.states is None else kept.states[c.name] for c in possible if _is_kept(c, kept)}
     read: set[str] = set()
     for candidate in possible:
@@ -210,10 +237,24 @@ def space(
     sizes = Sizes(memo, model, tuple(steps))
     partial = {c.name for c in possible if c.partial is not None and not _of_groups(memo, c.tvr, c.partial)}
     facts, base_rows = estimate(sizes, root, {c.name: c.tvr for c in possible}, kept.rows, partial)
-    named = {name: rows for name, rows in kept.rows.items() if name in read or " " in name or name == HELD}
-    facts = replace(facts, kept={**named, **facts.kept}, known=_known(memo, measured))
+    elsewhere = {name: rows for name, rows in kept.rows.states.items() if name in read}
+    rows = replace(facts.kept, states={**elsewhere, **facts.kept.states})
+    facts = replace(facts, kept=rows, known=_known(memo, request.measured))
     look_up(memo, facts, orders(memo, facts) if kept.orders is None else kept.orders)
     return Space(memo, root, tuple(possible), facts, base_rows, explored, now, standing)
+
+
+def _in_words(query: Query, steps: Sequence[Mapping[int, SourceChange]], now: Time, kept: Kept) -> str:
+    """What a space is for, as text for people."""
+
+    def changing(step: Mapping[int, SourceChange]) -> str:
+        return ", ".join(sorted({query.sources[n].name for n, s in step.items() if s.changed})) or "nothing"
+
+    changes = "; then of ".join(map(changing, steps))
+    ahead = f", those after moment {now} expected" if len(steps) > now else ""
+    states = ["every state"] if kept.states is None else sorted(kept.states)
+    readable = ", ".join([*states, *(["the content"] if kept.content else [])])
+    return f"changes of {changes}{ahead}; readable: {readable or 'nothing'}"
 
 
 def _known(memo: Memo, measured: Measured) -> dict[int, Rows]:

@@ -10,28 +10,31 @@ from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import LookUp, Merge, Net, Sum, Unsign
 
 Estimated: TypeAlias = dict[tuple[tuple[Rows, Rows], ...], tuple[Rows, CpuMs]]
-"""Of an expression: rows out and its own cost, by the rows of each input and those of them that are settled."""
-NOT_PREFERRED = 1e12
-"""Added to what a preferred pack could have done in its way."""
+"""Of an expression: rows out and its own cost, by the rows of each input and those of them from the base of a state."""
 
 
 @dataclass(slots=True)
 class Way:
     """An expression of a group.
 
-    `distinct`: its different inputs; `penalty`: added to its cost; `estimated`: with each number of rows read so far;
-    `settles`, `passes`: whether its rows come from a state as they are (see `Read`), always, or where an input's do;
-    `looks_up`: it takes only little, and only what the run has written.
+    Attributes:
+        group, expression, inputs: of the memo, the numbers of groups being those after merges.
+        distinct: its different inputs.
+        unpreferred: a preferred pack has another way to compute the group.
+        estimated: rows and own cost, with each number of rows read so far.
+        from_base: its rows come from the base of a state as they are (see `Read`).
+        passes_base: they do where an input's do.
+        looks_up: it takes only little, and only what the run has written.
     """
 
     group: int
     expression: Expression
     inputs: tuple[int, ...]
     distinct: frozenset[int]
-    penalty: float
+    unpreferred: bool
     estimated: Estimated
-    settles: bool
-    passes: bool
+    from_base: bool
+    passes_base: bool
     looks_up: bool
 
 
@@ -41,15 +44,16 @@ class Ways:
     def __init__(self) -> None:
         self._ways: dict[tuple[int, int, bool], Way] = {}  # they hold their expressions, so no identity comes again
 
-    def way(self, memo: Memo, group: int, e: Expression, *, behind: bool) -> Way:
-        """The way by an expression of a group; `behind`: a preferred pack computes the group as well."""
-        key = (group, id(e), behind)
+    def way(self, memo: Memo, group: int, e: Expression, *, unpreferred: bool) -> Way:
+        """The way by an expression of a group; `unpreferred`: a preferred pack computes the group as well."""
+        key = (group, id(e), unpreferred)
         if key not in self._ways:
-            twin = self._ways.get((group, id(e), not behind))
+            twin = self._ways.get((group, id(e), not unpreferred))
             inputs = tuple(map(memo.find, e.inputs))
-            penalty = NOT_PREFERRED if behind else 0.0
-            settles = isinstance(e.op, Net | Merge) and bool(e.op.state)
-            passes, looks_up = isinstance(e.op, Unsign | Sum), isinstance(e.op, LookUp)
+            from_base = isinstance(e.op, Net | Merge) and bool(e.op.state)
+            passes_base, looks_up = isinstance(e.op, Unsign | Sum), isinstance(e.op, LookUp)
             estimated = {} if twin is None else twin.estimated
-            self._ways[key] = Way(group, e, inputs, frozenset(inputs), penalty, estimated, settles, passes, looks_up)
+            self._ways[key] = Way(
+                group, e, inputs, frozenset(inputs), unpreferred, estimated, from_base, passes_base, looks_up
+            )
         return self._ways[key]

@@ -11,6 +11,7 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.{Row, SparkSession}
 import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.execution.command.LeafRunnableCommand
+import org.apache.spark.sql.tidemill.base.Errors
 import org.apache.spark.sql.types._
 
 /**
@@ -28,7 +29,8 @@ case class IncrementalCommand(sql: String, statement: JValue, override val outpu
       case other => logWarning(compact(render(other)))
     }
     val types = output.map(_.dataType)
-    (answer \ "rows").children.map(row => Row.fromSeq(row.children.zip(types).map { case (c, t) => Cells.decode(c, t) }))
+    (answer \ "rows").children.map(row =>
+      Row.fromSeq(row.children.zip(types).map { case (c, t) => Cells.decode(c, t) }))
   }
 
   /** Short, for plans and the UI: the statement itself is the query's description there. */
@@ -62,7 +64,9 @@ private[spark] object Cells {
     case (JArray(values), ArrayType(element, _)) => values.map(decode(_, element))
     case (JArray(values), StructType(fields)) =>
       Row.fromSeq(values.zip(fields.toSeq).map { case (value, field) => decode(value, field.dataType) })
-    case (JObject(values), MapType(_: StringType, value, _)) => values.map { case (k, v) => k -> decode(v, value) }.toMap
+    case (JObject(values), MapType(_: StringType, value, _)) => values.map { case (k, v) =>
+        k -> decode(v, value)
+      }.toMap
     case (other, _) =>
       val reason = s"it answered ${compact(render(other))} for a column of type ${dataType.sql}"
       throw Errors.plannerFailed(reason)

@@ -12,6 +12,7 @@ import org.apache.spark.sql.catalyst.expressions.AttributeReference
 import org.apache.spark.sql.catalyst.parser.{ParseException, ParserInterface}
 import org.apache.spark.sql.catalyst.plans.logical.{Command, CompoundBody, LogicalPlan, ParsedStatement}
 import org.apache.spark.sql.internal.{SQLConf, VariableSubstitution}
+import org.apache.spark.sql.tidemill.base.Errors
 import org.apache.spark.sql.types.DataType
 
 /**
@@ -45,7 +46,8 @@ private[spark] object ParserProxy {
       val result = method.getReturnType.getCanonicalName
       s"public $result ${method.getName}($declared) { return ($result) calls.call($number, $passed); }"
     }
-    s"private final $calls calls;\npublic MadeParserProxy($calls calls) { this.calls = calls; }\n" + bodies.mkString("\n")
+    s"private final $calls calls;\npublic MadeParserProxy($calls calls) { this.calls = calls; }\n" +
+      bodies.mkString("\n")
   }
 
   def apply(session: SparkSession, delegate: ParserInterface): ParserInterface =
@@ -81,9 +83,9 @@ class ParserCalls(session: SparkSession, delegate: ParserInterface) {
   /** Spark's contexts are case classes around one collection; an empty one means no parameters. */
   private def hasParameters(context: AnyRef): Boolean = context match {
     case product: Product => product.productIterator.exists {
-      case values: Iterable[_] => values.nonEmpty
-      case other => other != null
-    }
+        case values: Iterable[_] => values.nonEmpty
+        case other => other != null
+      }
     case other => other != null
   }
 }
@@ -115,7 +117,8 @@ private[spark] object Statement {
    */
   private def checkQuery(delegate: ParserInterface, text: String, start: Int, end: Int): Unit = {
     // One blank per code point: so count Spark's positions.
-    val blank = text.substring(0, start).codePoints.toArray.map(c => if (c == '\n' || c == '\r') c.toChar else ' ').mkString
+    val blank =
+      text.substring(0, start).codePoints.toArray.map(c => if (c == '\n' || c == '\r') c.toChar else ' ').mkString
     val plan =
       try delegate.parsePlan(blank + text.substring(start, end))
       catch { case e: ParseException => throw e.withCommand(text) }

@@ -6,18 +6,8 @@ import org.json4s._
 import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
 import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.tidemill.Failures
-
-/** The planner as the JVM sees it: implemented in Python, called through py4j. Must be public for py4j's proxy. */
-trait PlannerEndpoint {
-  /**
-   * @param session the session that the statement runs in (`org.apache.spark.sql.classic.SparkSession`)
-   * @param method `parse` or `execute`
-   * @param request JSON
-   * @return JSON: `{"ok": ...}`, `{"error": ...}` or `{"failure": n}`; never throws
-   */
-  def call(session: SparkSession, method: String, request: String): String
-}
+import org.apache.spark.sql.tidemill.base.{Errors, TidemillException}
+import org.apache.spark.sql.tidemill.bridge.Failures
 
 /** The planner of this JVM: the driver's own Python process where there is one, else a process that is started. */
 object Planner {
@@ -49,7 +39,8 @@ object Planner {
         case e: TidemillException => throw e // it could not be started
         // It may have died since the last statement without anybody noticing. To parse changes nothing.
         case NonFatal(_) if method == "parse" && attached.isEmpty && PlannerProcess.hasEnded =>
-          try ask() catch { case NonFatal(e) => failed(e) }
+          try ask()
+          catch { case NonFatal(e) => failed(e) }
         case NonFatal(e) => failed(e)
       }
     answer match {

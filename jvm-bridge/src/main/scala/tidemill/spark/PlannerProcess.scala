@@ -14,7 +14,8 @@ import py4j.JavaServer
 
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.tidemill.Bridge
+import org.apache.spark.sql.tidemill.base.Errors
+import org.apache.spark.sql.tidemill.bridge.Bridge
 
 /**
  * The planner's process, for JVMs that no Python driver stands behind: spark-sql, Thrift server, Connect server.
@@ -110,7 +111,8 @@ private[spark] object PlannerProcess extends Logging {
     val callers = Thread.currentThread.getContextClassLoader
     // py4j finds the endpoint's interface through the context loader, which its threads inherit from this one.
     Thread.currentThread.setContextClassLoader(getClass.getClassLoader)
-    try server.start(true) finally Thread.currentThread.setContextClassLoader(callers)
+    try server.start(true)
+    finally Thread.currentThread.setContextClassLoader(callers)
     server
   }
 
@@ -118,12 +120,14 @@ private[spark] object PlannerProcess extends Logging {
   private def drain(process: Process): (LinkedList[String], Thread) = {
     val tail = new LinkedList[String]
     val thread = new Thread(() => {
-      val lines = new BufferedReader(new InputStreamReader(process.getInputStream, UTF_8)).lines()
-      try lines.forEach { line =>
-        logWarning(s"planner: $line")
-        tail.synchronized { tail.add(line); if (tail.size > 5) tail.removeFirst() }
-      } catch { case _: java.io.UncheckedIOException => } // the stream closes when the process is destroyed
-    }, "tidemill-planner-log")
+        val lines = new BufferedReader(new InputStreamReader(process.getInputStream, UTF_8)).lines()
+        try {
+          lines.forEach { line =>
+            logWarning(s"planner: $line")
+            tail.synchronized { tail.add(line); if (tail.size > 5) tail.removeFirst() }
+          }
+        } catch { case _: java.io.UncheckedIOException => } // the stream closes when the process is destroyed
+      }, "tidemill-planner-log")
     thread.setDaemon(true)
     thread.start()
     (tail, thread)

@@ -1,9 +1,9 @@
 package tidemill.spark
 
-import java.util.{Collections, WeakHashMap}
-
 import org.apache.spark.sql.{SparkSessionExtensions, SparkSessionExtensionsProvider}
-import org.apache.spark.sql.tidemill.{FixedSettings, ReadNewestRun, ReadPresentColumns, RefuseWrites, RefuseWritesResolved, ReplaceIncrementalOutput}
+import org.apache.spark.sql.tidemill.bridge.{FixedSettings, Installed}
+import org.apache.spark.sql.tidemill.step.ReplaceIncrementalOutput
+import org.apache.spark.sql.tidemill.view.{ReadNewestRun, ReadPresentColumns, RefuseWrites, RefuseWritesResolved}
 
 /**
  * The entry point: `spark.sql.extensions=tidemill.spark.TidemillExtensions`.
@@ -14,7 +14,7 @@ import org.apache.spark.sql.tidemill.{FixedSettings, ReadNewestRun, ReadPresentC
 class TidemillExtensions extends SparkSessionExtensionsProvider {
 
   override def apply(extensions: SparkSessionExtensions): Unit =
-    if (TidemillExtensions.applied.add(extensions)) {
+    if (Installed.add(extensions)) {
       FixedSettings.register()
       extensions.injectParser((session, delegate) => ParserProxy(session, delegate))
       // Before Spark resolves a name: then the refusal comes first, whatever Spark would say about the statement.
@@ -25,13 +25,4 @@ class TidemillExtensions extends SparkSessionExtensionsProvider {
       extensions.injectResolutionRule(session => new ReadPresentColumns(session))
       extensions.injectPostHocResolutionRule(session => new ReadNewestRun(session))
     }
-}
-
-object TidemillExtensions {
-  /** Weak, and by identity (the class defines no equality): extensions live as long as their sessions. */
-  private val applied = Collections.synchronizedSet(
-    Collections.newSetFromMap(new WeakHashMap[SparkSessionExtensions, java.lang.Boolean]))
-
-  /** Whether sessions with these extensions understand Tidemill's statements. */
-  def isApplied(extensions: SparkSessionExtensions): Boolean = applied.contains(extensions)
 }

@@ -1,0 +1,65 @@
+package org.apache.spark.sql.tidemill.base
+
+import org.json4s._
+import org.json4s.jackson.JsonMethods
+
+import org.apache.spark.sql.types.DataType
+
+/** Readers and writers of json4s values; a missing or ill-typed value is an IllegalArgumentException with its name. */
+private[tidemill] object Json {
+  def text(value: JValue, name: String): String = textOption(value, name).getOrElse(wrong(value, name, "a string"))
+
+  def textOption(value: JValue, name: String): Option[String] = value \ name match {
+    case JString(s) => Some(s)
+    case _ => None
+  }
+
+  def texts(value: JValue, name: String): Seq[String] = items(value, name).map {
+    case JString(s) => s
+    case _ => wrong(value, name, "a list of strings")
+  }
+
+  def textMap(value: JValue, name: String): Map[String, String] = value \ name match {
+    case JObject(fields) => fields.collect { case (k, JString(v)) => k -> v }.toMap
+    case _ => Map.empty
+  }
+
+  def items(value: JValue, name: String): Seq[JValue] = value \ name match {
+    case JArray(list) => list
+    case JNothing | JNull => Nil
+    case _ => wrong(value, name, "a list")
+  }
+
+  def flag(value: JValue, name: String): Boolean = value \ name == JBool(true)
+
+  def longOption(value: JValue, name: String): Option[Long] = value \ name match {
+    case JInt(n) => Some(n.toLong)
+    case JLong(n) => Some(n)
+    case JDouble(n) if n.isWhole => Some(n.toLong)
+    case _ => None
+  }
+
+  def long(value: JValue, name: String): Long = longOption(value, name).getOrElse(wrong(value, name, "a whole number"))
+
+  def present(value: JValue): Boolean = value != JNull && value != JNothing
+
+  def parse(text: String): JValue = JsonMethods.parse(text)
+
+  def print(value: JValue): String = JsonMethods.compact(JsonMethods.render(value))
+
+  def dataType(value: JValue): DataType = DataType.fromJson(print(value))
+
+  def of(dataType: DataType): JValue = parse(dataType.json)
+
+  def of(text: Option[String]): JValue = text.map(JString(_)).getOrElse(JNull)
+
+  def ofLong(number: Option[Long]): JValue = number.map(JLong(_)).getOrElse(JNull)
+
+  def ofTexts(values: Iterable[String]): JValue = JArray(values.map(JString(_)).toList)
+
+  def ofMap(values: Iterable[(String, String)]): JValue =
+    JObject(values.map { case (k, v) => k -> (JString(v): JValue) }.toList)
+
+  private def wrong(value: JValue, name: String, wanted: String): Nothing =
+    throw new IllegalArgumentException(s"'$name' must be $wanted in ${print(value).take(300)}")
+}

@@ -1,0 +1,91 @@
+package org.apache.spark.sql.tidemill.bridge
+
+import java.util.concurrent.ExecutionException
+
+import scala.annotation.tailrec
+import scala.io.{Codec, Source}
+import scala.util.Using
+import scala.util.control.ControlThrowable
+
+import org.json4s._
+import org.json4s.JsonDSL._
+import org.json4s.jackson.JsonMethods.{compact, parse, render}
+
+import org.apache.spark.SparkThrowable
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.tidemill.step.MeasuredFailure
+
+/**
+ * What Python calls. Each method takes a session and a JSON request, and answers `{"ok": ...}` or
+ * `{"failure": number, "class", "condition", "message", "causes": [text]}`, with "jobs" and "cpu_ms" if it ran some; it
+ * throws nothing, because an exception would cross py4j as text only.
+ */
+object Bridge {
+
+  def analyze(session: SparkSession, request: String): String = answer(session, request, Plans.analyze)
+  def release(session: SparkSession, request: String): String = answer(session, request, Plans.release)
+  def run(session: SparkSession, request: String): String = answer(session, request, Plans.run)
+  def settings(session: SparkSession, request: String): String = answer(session, request, Plans.settings)
+  def files(session: SparkSession, request: String): String = answer(session, request, Store.files)
+  def pin(session: SparkSession, request: String): String = answer(session, request, Store.pin)
+  def delta(session: SparkSession, request: String): String = answer(session, request, Store.delta)
+  def catalog(session: SparkSession, request: String): String = answer(session, request, Store.catalog)
+
+  /** A clone of the session (temporary views, functions and settings included) with `confs` set; the original stays. */
+  def cloneSession(session: SparkSession, confs: String): SparkSession = {
+    val clone = session.cloneSession()
+    parse(confs) match {
+      case JObject(fields) => fields.foreach {
+          case (key, JString(value)) => clone.sessionState.conf.setConfString(key, value)
+          case (key, JNull) => clone.sessionState.conf.unsetConf(key)
+          case (key, value) => clone.sessionState.conf.setConfString(key, compact(render(value)))
+        }
+      case other => throw new IllegalArgumentException(s"not an object: ${compact(render(other))}")
+    }
+    clone
+  }
+
+  /** Whether the session understands Tidemill's statements. */
+  def installed(session: SparkSession): Boolean = Installed.contains(session.extensions)
+
+  /** Version of this jar; the Python package must be of the same. */
+  lazy val version: String =
+    Using.resource(getClass.getResourceAsStream("/tidemill/version"))(
+      Source.fromInputStream(_)(Codec.UTF8).mkString.trim)
+
+  private def failed(thrown: Throwable): JObject = {
+    val e = unwrapped(thrown)
+    val condition = e match {
+      case known: SparkThrowable => Option(known.getCondition)
+      case _ => None
+    }
+    ("failure" -> Failures.keep(e)) ~ ("class" -> e.getClass.getName) ~
+      ("condition" -> condition) ~ ("message" -> String.valueOf(e.getMessage)) ~ ("causes" -> causes(e))
+  }
+
+  /**
+   * Spark waits for a broadcast in another thread; what failed there comes back in a wrapping that PySpark cannot read.
+   */
+  @tailrec private def unwrapped(e: Throwable): Throwable = e match {
+    case wrapping: ExecutionException if wrapping.getCause != null => unwrapped(wrapping.getCause)
+    case other => other
+  }
+
+  /** What the causes of a Throwable say, from the outermost on. */
+  private def causes(e: Throwable): List[String] =
+    Iterator.iterate(e.getCause)(_.getCause).takeWhile(_ != null).take(MostCauses)
+      .map(c => String.valueOf(c.getMessage)).toList
+
+  private val MostCauses = 20
+
+  private def answer(session: SparkSession, request: String, f: (SparkSession, JValue) => JValue): String =
+    try compact(render("ok" -> session.withActive(f(session, parse(request)))))
+    catch {
+      case e: ControlThrowable => throw e
+      case e: VirtualMachineError => throw e
+      case measured: MeasuredFailure =>
+        val spent = ("jobs" -> measured.cost.jobs) ~ ("cpu_ms" -> measured.cost.cpuMillis)
+        compact(render(failed(measured.failure) ~ spent))
+      case e: Throwable => compact(render(failed(e)))
+    }
+}

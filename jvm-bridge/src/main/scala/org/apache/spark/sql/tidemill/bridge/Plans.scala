@@ -1,0 +1,94 @@
+package org.apache.spark.sql.tidemill.bridge
+
+import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.AtomicLong
+
+import org.apache.spark.sql.catalyst.QueryPlanningTracker
+import org.apache.spark.sql.catalyst.plans.logical.Command
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.command.ViewHelper
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.tidemill.query.{Encoder, Findings, Known, Normalizer, Query}
+import org.apache.spark.sql.tidemill.step.{Decoder, Execution}
+
+import org.json4s._
+import org.json4s.JsonDSL._
+
+/** The calls of the planner that concern plans. Queries stay known by number from `analyze` to `release`. */
+object Plans {
+
+  /**
+   * Settings that say nothing about an analysed text: how a front door prints values (the Thrift server sets that in
+   * some sessions), and `${...}`, which was replaced when the statement was read.
+   */
+  private val Foreign = Set(SQLConf.BINARY_OUTPUT_STYLE.key, SQLConf.VARIABLE_SUBSTITUTE_ENABLED.key)
+
+  private val numbers = new AtomicLong(0)
+  private val queries = new ConcurrentHashMap[Long, Query]
+
+  /**
+   * {"sql", "catalog", "namespace", "known", "columns": see [[Known]], may be absent} to a query document; the session
+   * must be a clone, since its catalog is set.
+   */
+  def analyze(session: SparkSession, request: JValue): JValue = {
+    place(session, request)
+    val query = session.withActive {
+      val parsed = session.sessionState.sqlParser.parsePlan(Decoder.text(request \ "sql"))
+      val known = Known.resolve(session, parsed, request)
+      val analyzed = session.sessionState.analyzer.executeAndCheck(known, new QueryPlanningTracker)
+      require(!analyzed.isInstanceOf[Command], "only queries can be analysed")
+      val normal = new Normalizer(session).execute(analyzed)
+      val findings = Findings.document(session, parsed, analyzed)
+      new Encoder(numbers.incrementAndGet()).encode(normal, analyzed.output.map(_.name), findings)
+    }
+    queries.put(query.id, query)
+    query.document
+  }
+
+  private def place(session: SparkSession, request: JValue): Unit = {
+    val manager = session.sessionState.catalogManager
+    request \ "catalog" match {
+      case JString(name) => manager.setCurrentCatalog(name)
+      case _ =>
+    }
+    request \ "namespace" match {
+      case JArray(parts) if parts.nonEmpty => manager.setCurrentNamespace(parts.map(Decoder.text).toArray)
+      case _ =>
+    }
+  }
+
+  /** {"query": id}; unknown numbers are no error, so that clean-up may be repeated. */
+  def release(session: SparkSession, request: JValue): JValue = {
+    queries.remove(Decoder.long(request \ "query"))
+    JNull
+  }
+
+  /** See [[Execution]]. */
+  def run(session: SparkSession, request: JValue): JValue = {
+    val id = Decoder.long(request \ "query")
+    val query = Option(queries.get(id)).getOrElse(throw new IllegalArgumentException(s"query $id is not known"))
+    new Execution(session, query, request).run()
+  }
+
+  /**
+   * What fixes the meaning of a query's text: {"confs": the settings that Spark's views capture, "catalog",
+   * "namespace": where names are looked up, "time_zone"}.
+   */
+  def settings(session: SparkSession, request: JValue): JValue = {
+    val conf = session.sessionState.conf
+    val manager = session.sessionState.catalogManager
+    val prefix = "p."
+    val captured = ViewHelper.sqlConfigsToProps(conf, prefix).map { case (k, v) => k.stripPrefix(prefix) -> v }
+      // Settings of connectors say how they work, not what a query means: another session may have others.
+      .filter { case (k, _) => k.startsWith("spark.sql.") && !Foreign.contains(k) }
+    // These count even where the user left them alone: defaults may differ where the view is refreshed.
+    val always = Seq(
+      SQLConf.SESSION_LOCAL_TIMEZONE.key -> conf.sessionLocalTimeZone,
+      SQLConf.ANSI_ENABLED.key -> conf.ansiEnabled.toString,
+      SQLConf.CASE_SENSITIVE.key -> conf.caseSensitiveAnalysis.toString)
+    ("confs" -> JObject((always.toMap ++ captured).toList.sorted.map { case (k, v) => k -> (JString(v): JValue) })) ~
+      ("catalog" -> manager.currentCatalog.name) ~
+      ("namespace" -> manager.currentNamespace.toList) ~
+      ("time_zone" -> conf.sessionLocalTimeZone)
+  }
+}

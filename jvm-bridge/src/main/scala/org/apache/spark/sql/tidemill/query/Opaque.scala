@@ -1,0 +1,59 @@
+package org.apache.spark.sql.tidemill.query
+
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
+import org.apache.spark.sql.catalyst.plans.JoinType
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.types.{DoubleType, FloatType}
+
+import org.json4s._
+import org.json4s.JsonDSL._
+
+/** Operators that the planner sees only from outside, taken apart for it. */
+object Opaque {
+
+  /** The inputs of an operator; a CTE's definitions are seen through, since only WITH may hold them. */
+  def children(plan: LogicalPlan): Seq[LogicalPlan] = plan match {
+    case WithCTE(body, definitions) => body +: definitions.map(_.child)
+    case other => other.children
+  }
+
+  /** The outermost subqueries within an operator's expressions, in a fixed order. */
+  def subqueries(plan: LogicalPlan): Seq[SubqueryExpression] =
+    plan.expressions.flatMap(_.collect { case s: SubqueryExpression => s })
+
+  /** What an operator computes, columns of its inputs as `#id`: equal texts over equal inputs mean equal rows. */
+  def text(plan: LogicalPlan, below: Scope.Columns): String = {
+    val computed = plan.expressions.map {
+      case Alias(child, _) => ExpressionEncoder.text(child, below)
+      case a: AttributeReference if !below.contains(a.exprId) => a.name
+      case other => ExpressionEncoder.text(other, below)
+    }
+    val settings = plan match {
+      case _: UnionLoop | _: UnionLoopRef | _: CTERelationRef => Nil // numbered anew by each analysis
+      case other => other.productIterator.collect {
+          case n: Number => n.toString
+          case b: Boolean => b.toString
+          case t: JoinType => t.sql
+        }.toSeq
+    }
+    (plan.nodeName +: (settings ++ computed)).mkString(" ")
+  }
+
+  /** A window function: its name, what of its frame the planner asks about, and whether it adds up floats. */
+  def windowCall(e: NamedExpression): Option[JObject] = e.collectFirst {
+    case WindowExpression(function, WindowSpecDefinition(_, order, frame)) =>
+      val called = function match {
+        case a: AggregateExpression => a.aggregateFunction
+        case other => other
+      }
+      val reach = frame match {
+        case SpecifiedWindowFrame(_, UnboundedPreceding, UnboundedFollowing) => "partition"
+        case SpecifiedWindowFrame(RangeFrame, _, _) => "range"
+        case _ if order.isEmpty => "partition"
+        case _ => "rows"
+      }
+      val floating = called.children.exists(c => c.dataType == DoubleType || c.dataType == FloatType)
+      ("function" -> called.prettyName) ~ ("frame" -> reach) ~ ("floating" -> floating)
+  }
+}

@@ -1,0 +1,44 @@
+package org.apache.spark.sql.tidemill.query
+
+import org.apache.spark.sql.catalyst.expressions.{AttributeReference, Expression, ExprId}
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.types.DataType
+
+import org.json4s.{JObject, JValue}
+
+/** A column of the query document; nullable if it is anywhere in the plan. */
+final case class Column(id: Int, name: String, dataType: DataType, nullable: Boolean)
+
+/** A scalar or aggregate expression kept for the planner, and the column id of each attribute in it. */
+final case class Handle(expression: Expression, columns: Map[ExprId, Int])
+
+/**
+ * An operator that only Spark understands.
+ *
+ * @param plan     the operator as normalised; its children are replaced when it is rebuilt
+ * @param columns  column ids of all attributes that it reads or gives out
+ * @param inputs   per child, the columns it was given in the child's order
+ * @param subqueries per subquery, the columns of its plan in order
+ */
+final case class OpaqueNode(
+    plan: LogicalPlan, columns: Map[ExprId, Int], inputs: Seq[Seq[Int]], subqueries: Seq[Seq[Int]])
+
+/** One source relation; every scan of it in the query shares this entry. `fields` runs parallel to `leaf.output`. */
+final case class SourceInfo(leaf: LogicalPlan, fields: Seq[String], document: JObject) {
+
+  private lazy val positions: Map[String, Int] = fields.zipWithIndex.toMap
+
+  def position(field: String): Int =
+    positions.getOrElse(field, throw new IllegalArgumentException(s"source has no field '$field'"))
+
+  def attributes: Seq[AttributeReference] = leaf.output.collect { case a: AttributeReference => a }
+}
+
+/** An analysed query: its document for the planner and what the document's handles stand for. */
+final case class Query(
+    id: Long,
+    columns: IndexedSeq[Column],
+    expressions: IndexedSeq[Handle],
+    nodes: IndexedSeq[OpaqueNode],
+    sources: IndexedSeq[SourceInfo],
+    document: JValue)

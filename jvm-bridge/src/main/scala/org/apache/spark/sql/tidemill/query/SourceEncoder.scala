@@ -1,0 +1,58 @@
+package org.apache.spark.sql.tidemill.query
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.expressions.{Attribute, FileSourceMetadataAttribute}
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.tidemill.base.Json
+import org.apache.spark.sql.tidemill.source.{Kind, Sources}
+
+import org.json4s._
+import org.json4s.JsonDSL._
+
+/** Numbers the source relations of a query; equal relations share a number. What a source is, [[Sources]] says. */
+final class SourceEncoder {
+  private val table = mutable.ArrayBuffer.empty[SourceInfo]
+  private val known = mutable.HashMap.empty[Any, Int]
+
+  def sources: IndexedSeq[SourceInfo] = table.toIndexedSeq
+
+  /** The number of the relation that a leaf reads. */
+  def number(leaf: LogicalPlan): Int = {
+    val entry = SourceEncoder.entry(leaf)
+    val kind = Kind.of(entry)
+    val names = leaf.output.map(_.name)
+    val key: Any =
+      if (kind == Kind.Static) leaf.canonicalized else (kind, entry \ "name", entry \ "id", entry \ "path", names)
+    known.getOrElseUpdate(key, {
+        val number = table.length
+        val fields = SourceEncoder.fieldNames(leaf.output)
+        val described = JArray(fields.zip(leaf.output).toList.map { case (name, a) =>
+          JArray(List(JString(name), ExpressionEncoder.typeDocument(a.dataType), JBool(a.nullable)))
+        })
+        val document = JObject(entry.obj.filterNot(f => Set("fields", "source")(f._1))) ~ ("fields" -> described)
+        table += SourceInfo(leaf, fields, JObject("source" -> JInt(number)) ~ document)
+        number
+      })
+  }
+}
+
+object SourceEncoder {
+
+  /** Field names are unique within a source: VALUES and local relations may repeat a name. */
+  private def fieldNames(output: Seq[Attribute]): Seq[String] = {
+    val repeated = output.groupBy(_.name).collect { case (name, all) if all.size > 1 => name }.toSet
+    output.zipWithIndex.map { case (a, i) => if (repeated(a.name)) s"${a.name}#$i" else a.name }
+  }
+
+  private def entry(leaf: LogicalPlan): JObject = {
+    val described = Sources.describe(leaf).asInstanceOf[JObject]
+    val readsMetadata = leaf.output.exists { case FileSourceMetadataAttribute(_) => true; case _ => false }
+    if (!readsMetadata) withId(described)
+    else withId(described).merge(
+      JObject("kind" -> Kind.Static.json, "reason" -> JString("the query reads metadata columns of its files")))
+  }
+
+  private def withId(entry: JObject): JObject =
+    if (Json.present(entry \ "id")) entry else entry.merge(JObject("id" -> (entry \ "name")))
+}

@@ -1,0 +1,176 @@
+package org.apache.spark.sql.tidemill.source
+
+import org.json4s._
+
+import org.apache.spark.sql.catalyst.catalog.CatalogTable
+import org.apache.spark.sql.catalyst.expressions.{Alias, EqualTo, If, In, Literal, NamedExpression, Not, RowOrdering}
+import org.apache.spark.sql.catalyst.expressions.aggregate.Sum
+import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, Filter, LogicalPlan, Project, Union}
+import org.apache.spark.sql.catalyst.util.UnsafeRowUtils
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.classic.ClassicConversions._
+import org.apache.spark.sql.delta.{DeltaLog, Snapshot}
+import org.apache.spark.sql.delta.actions.{Action, AddCDCFile, AddFile, CommitInfo, FileAction, RemoveFile}
+import org.apache.spark.sql.delta.commands.cdc.CDCReader
+import org.apache.spark.sql.tidemill.base.{Files, Json}
+
+/** The file actions of one commit that change data. Commits that only lay data out anew (OPTIMIZE) have none. */
+private[tidemill] final case class DeltaCommit(version: Long, actions: Seq[Action]) {
+  val added: Seq[AddFile] = actions.collect { case a: AddFile if a.dataChange => a }
+  val removed: Seq[RemoveFile] = actions.collect { case r: RemoveFile if r.dataChange => r }
+  val feed: Seq[AddCDCFile] = actions.collect { case c: AddCDCFile => c }
+  val info: Option[CommitInfo] = actions.collectFirst { case c: CommitInfo => c }
+
+  /** A MERGE may rewrite files without changing a row, and marks them as changed data all the same. */
+  val changes: Boolean =
+    (added.nonEmpty || removed.nonEmpty || feed.nonEmpty) && !info.exists(CDCReader.shouldSkipFileActionsInCommit)
+
+  /** Whether rows were carried over into new files, so that most of what is removed comes back. */
+  val rewrites: Boolean = {
+    val paths = added.map(_.path).toSet
+    val gone = removed.filterNot(r => paths(r.path)) // same path: only the deletion vector differs
+    gone.nonEmpty && added.exists(a => !removed.exists(_.path == a.path))
+  }
+
+  private def metric(name: String): Option[Long] =
+    info.flatMap(_.operationMetrics).flatMap(_.get(name)).flatMap(_.toLongOption)
+
+  /** Rows inserted and deleted, as far as the commit's own records tell. */
+  def counts: (Option[Long], Option[Long]) = info.map(_.operation) match {
+    case Some("DELETE") if metric("numDeletedRows").isDefined => (Some(0L), metric("numDeletedRows"))
+    case Some("UPDATE") if metric("numUpdatedRows").isDefined => (metric("numUpdatedRows"), metric("numUpdatedRows"))
+    case Some("MERGE") if metric("numTargetRowsUpdated").isDefined =>
+      def sum(name: String): Option[Long] = for (a <- metric("numTargetRowsUpdated"); b <- metric(name)) yield a + b
+      (sum("numTargetRowsInserted"), sum("numTargetRowsDeleted"))
+    case _ =>
+      def total(known: Seq[Option[Long]]): Option[Long] =
+        if (known.forall(_.isDefined)) Some(known.flatten.sum) else None
+      def logical(a: FileAction): Option[Long] = a match {
+        case add: AddFile => add.numLogicalRecords
+        case remove: RemoveFile => remove.numLogicalRecords
+        case _ => None
+      }
+      (total(added.map(logical)), total(removed.map(logical)))
+  }
+
+  def bytes: Long = if (feed.nonEmpty) feed.map(_.size).sum else added.map(_.size).sum + removed.flatMap(_.size).sum
+}
+
+/**
+ * The changes of a Delta table after version `from` up to `to`, read commit by commit with Delta's own reader of change
+ * data: from the change data feed where a commit wrote one, else from the files it added and removed, where of a file
+ * whose deletion vector alone changed only the rows in the difference are read.
+ */
+private[tidemill] class DeltaChanges(
+    session: SparkSession, log: DeltaLog, table: Option[CatalogTable], at: Snapshot, from: Long, to: Long) {
+
+  private val feedOn = CDCReader.isCDCEnabledOnTable(at.metadata, session)
+  private val commits = DeltaChanges.commits(log, table, from, to).filter(_.changes)
+
+  /** Columns `fields`, then the count; None if nothing changed. */
+  def plan(fields: Seq[String]): Option[LogicalPlan] = {
+    // a table whose feed was switched off again refuses to read the old one: take the files then
+    val (fed, others) = commits.partition(c => c.feed.nonEmpty && feedOn)
+    val (rewritten, plain) = others.partition(c => c.rewrites && !feedOn)
+    val parts =
+      read(fed, fromFiles = false).map(signed(_, fields)) ++
+        read(plain, fromFiles = true).map(signed(_, fields)) ++
+        read(rewritten, fromFiles = true).map(netted(_, fields))
+    parts.toSeq match {
+      case Seq() => None
+      case Seq(one) => Some(one)
+      case several => Some(Union(several))
+    }
+  }
+
+  private def read(part: Seq[DeltaCommit], fromFiles: Boolean): Option[LogicalPlan] =
+    if (part.isEmpty) None
+    else {
+      val changes = part.iterator.map { c =>
+        // changes of schema and protocol are judged by what the query uses, not by Delta's rules for whole tables
+        (c.version, c.actions.collect { case a @ (_: FileAction | _: CommitInfo) => a: Action })
+      }
+      val read = CDCReader.changesToDF(
+        at, part.head.version, part.last.version, changes, session, table,
+        useCoarseGrainedCDC = fromFiles, startVersionSnapshot = Some(at))
+      Some(read.fileChangeDf.queryExecution.analyzed)
+    }
+
+  private def sign(plan: LogicalPlan): If = {
+    val kind = SignedRows.pick(plan, Seq(CDCReader.CDC_TYPE_COLUMN_NAME)).head
+    val plus = Seq(CDCReader.CDC_TYPE_INSERT, CDCReader.CDC_TYPE_UPDATE_POSTIMAGE).map(Literal(_))
+    If(In(kind, plus), Literal(1L), Literal(-1L))
+  }
+
+  private def signed(plan: LogicalPlan, fields: Seq[String]): LogicalPlan =
+    Project(SignedRows.pick(plan, fields) :+ Alias(sign(plan), SignedRows.Count)(), plan)
+
+  /** As `signed`, without the rows that a commit took out and put back, where Spark can group by the columns. */
+  private def netted(plan: LogicalPlan, fields: Seq[String]): LogicalPlan = {
+    val columns = SignedRows.pick(plan, fields)
+    if (!columns.forall(c => RowOrdering.isOrderable(c.dataType) && UnsafeRowUtils.isBinaryStable(c.dataType)))
+      signed(plan, fields)
+    else {
+      val version = SignedRows.pick(plan, Seq(CDCReader.CDC_COMMIT_VERSION)).head
+      val one = Alias(sign(plan), SignedRows.Count)()
+      val rows = Project((columns: Seq[NamedExpression]) :+ version :+ one, plan)
+      val total = Alias(Sum(one.toAttribute).toAggregateExpression(), SignedRows.Count)()
+      val groups = Aggregate(columns :+ version, (columns: Seq[NamedExpression]) :+ total, rows)
+      val net = Filter(Not(EqualTo(total.toAttribute, Literal(0L))), groups)
+      SignedRows.unit(net, columns, total.toAttribute)
+    }
+  }
+}
+
+private[tidemill] object DeltaChanges {
+  /** Commits after `from` up to `to`, oldest first, read from the log by the driver. */
+  def commits(log: DeltaLog, table: Option[CatalogTable], from: Long, to: Long): Seq[DeltaCommit] =
+    if (from >= to) Nil
+    else log.getChanges(from + 1, to, table, true).map((DeltaCommit.apply _).tupled).toSeq
+
+  def summary(session: SparkSession, log: DeltaLog, table: Option[CatalogTable], from: Long, to: Long): JValue = {
+    val found =
+      try commits(log, table, from, to)
+      catch { case e: Exception if !e.isInstanceOf[InterruptedException] => return Source.gone(lost(e.getMessage)) }
+    if (found.map(_.version) != ((from + 1) to to))
+      return Source.gone(lost(s"not all commits after version $from are there"))
+    val conf = session.sessionState.newHadoopConf()
+    val changing = found.filter(_.changes)
+    // what lives on in the new snapshot is there; only what the range itself removed may have been vacuumed
+    val removed = found.flatMap(_.actions.collect { case r: RemoveFile => r.absolutePath(log).toString })
+    val feed = changing.flatMap(_.feed.map(f => f.absolutePath(log).toString))
+    val missing = Files.missing((removed ++ feed).distinct, conf).toSet
+    val read = changing.flatMap { c =>
+      if (c.feed.nonEmpty) c.feed.map(f => f.absolutePath(log).toString)
+      else c.added.map(_.absolutePath(log).toString) ++ c.removed.map(_.absolutePath(log).toString)
+    }
+    val unreadable = read.find(missing)
+    val counts = changing.map(_.counts)
+    def total(known: Seq[Option[Long]]): Option[Long] = if (known.forall(_.isDefined)) Some(known.flatten.sum) else None
+    JObject(
+      "changed" -> JBool(changing.nonEmpty),
+      "changes_readable" -> JBool(unreadable.isEmpty),
+      "old_readable" -> JBool(!removed.exists(missing) && recreatable(log, table, from)),
+      "inserts" -> Json.ofLong(total(counts.map(_._1))),
+      "deletes" -> Json.ofLong(total(counts.map(_._2))),
+      "direct" -> JBool(direct(changing)),
+      "bytes" -> JLong(changing.map(_.bytes).sum),
+      "reason" -> Json.of(unreadable.map(path => lost(s"'$path' is gone"))))
+  }
+
+  /**
+   * Whether no commit deletes rows after an earlier one has inserted some, and none carries rows over into new files.
+   */
+  private def direct(changing: Seq[DeltaCommit]): Boolean = {
+    val afterInsert = changing.dropWhile(_.counts._1.contains(0L)).drop(1)
+    changing.forall(c => c.feed.nonEmpty || !c.rewrites) && afterInsert.forall(_.counts._2.contains(0L))
+  }
+
+  private def lost(text: String): String = s"HISTORY_GONE: $text"
+
+  private def recreatable(log: DeltaLog, table: Option[CatalogTable], version: Long): Boolean =
+    try {
+      log.history.checkVersionExists(version, table, true, false)
+      true
+    } catch { case e: Exception if !e.isInstanceOf[InterruptedException] => false }
+}

@@ -1,0 +1,195 @@
+package org.apache.spark.sql.tidemill.source
+
+import java.util.Locale
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.{FileStatus, Path}
+import org.json4s._
+
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation, PartitionSpec}
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
+import org.apache.spark.sql.tidemill.base.{ExactFileIndex, Files, Json}
+import org.apache.spark.sql.tidemill.view.{PublishedRuns, ViewLog}
+import org.apache.spark.sql.types.{LongType, StructType}
+
+/**
+ * An incremental view that feeds another one. Position: {"run": n, "id": text}, the last run with output, read from the
+ * view's log: what counts is the commit, not what plain readers see already.
+ *
+ * Of a log entry this reads: "output" (bool), "files" (live ones) and "delta" (null if the run knows no difference),
+ * both lists of {"path", "bytes", "modified"}, "rows" (of the content, null if unknown), and "metrics"."rows_out". A
+ * value {"$in": name} lies in the file of that name beside the entry.
+ */
+private[tidemill] object ViewSource extends Source {
+  private val Definition = "_tidemill/view.json"
+  private val Log = "_tidemill/log"
+
+  def isView(files: HadoopFsRelation, root: Path): Boolean = {
+    val conf = files.sparkSession.sessionState.newHadoopConf()
+    root.getFileSystem(conf).exists(new Path(root, Definition))
+  }
+
+  def describe(leaf: LogicalRelation, files: HadoopFsRelation): JValue = {
+    val root = files.location.rootPaths.head
+    val conf = files.sparkSession.sessionState.newHadoopConf()
+    JObject(
+      "kind" -> Kind.View.json,
+      "format" -> JString("parquet"),
+      "name" -> JString(Source.nameOf(leaf, s"parquet.`$root`")),
+      "id" -> JString(idOf(root, conf)),
+      "path" -> JString(root.toString),
+      "fields" -> Source.fieldsOf(leaf),
+      "bytes" -> JLong(files.location.sizeInBytes),
+      "rows" -> JNull,
+      "partitions" -> Json.ofTexts(files.partitionSchema.fieldNames.toSeq),
+      "location" -> JObject("root" -> JString(root.toString), "table" -> Source.tableOf(leaf.catalogTable)))
+  }
+
+  private def idOf(root: Path, conf: Configuration): String =
+    Files.read(new Path(root, Definition), conf).flatMap(text => Json.textOption(Json.parse(text), "id"))
+      .getOrElse(root.toString)
+
+  /**
+   * Whether two entries' files have the same columns; their definitions tell, and one that VACUUM removed tells
+   * nothing.
+   */
+  private def sameColumns(root: Path, one: JValue, other: JValue, conf: Configuration): Boolean =
+    one \ "definition" == other \ "definition" || {
+      val known = PublishedRuns.columns(root, one, conf)
+      known.isDefined && known == PublishedRuns.columns(root, other, conf)
+    }
+
+  private def rootOf(session: SparkSession, source: JValue): Path =
+    Source.tableIn(session, source).map(table => new Path(table.location))
+      .getOrElse(new Path(Json.text(source \ "location", "root")))
+
+  /** A run with other columns than the catalog has is not read yet: see [[ReadPresentColumns]]. */
+  def pin(session: SparkSession, source: JValue): JValue = {
+    val conf = session.sessionState.newHadoopConf()
+    val root = rootOf(session, source)
+    val columns = Source.tableIn(session, source).filterNot(_.provider.contains("delta")).map(_.schema)
+    val log = new ViewLog(root, conf)
+    val newest = log.newest().map { case (run, text) => run -> Json.parse(text) }
+    if (newest.flatMap { case (_, entry) => Json.longOption(entry, "output_run") }.isEmpty)
+      throw new IllegalStateException(s"The incremental view at '$root' has no run with output yet")
+    val earlier = newest.iterator.flatMap { case (run, _) => Iterator.iterate(run - 1)(_ - 1).takeWhile(_ >= 0) }
+      .map(log.entry).takeWhile(_.isDefined).flatten.map(Json.parse)
+    def fits(entry: JValue): Boolean =
+      columns.forall(wanted => PublishedRuns.columns(root, entry, conf).exists(PublishedRuns.same(_, wanted)))
+    (newest.iterator.map(_._2) ++ earlier).find(fits)
+      .flatMap(entry => Json.longOption(entry, "output_run").map(_ -> Json.longOption(entry, "rows"))) match {
+      case Some((run, rows)) =>
+        JObject("run" -> JLong(run), "id" -> JString(idOf(root, conf)), "rows" -> Json.ofLong(rows))
+      case None => throw PublishedRuns.changed(Json.text(source, "name"))
+    }
+  }
+
+  /**
+   * What is read of `entry` by a relation with the columns `schema` must have them: else they would come out as NULL.
+   */
+  private def check(
+      leaf: LogicalRelation, files: HadoopFsRelation, root: Path, entry: JValue, conf: Configuration): Unit =
+    for (has <- PublishedRuns.columns(root, entry, conf)) {
+      val names = has.fieldNames.map(_.toLowerCase(Locale.ROOT)).toSet
+      if (!files.schema.fieldNames.forall(name => names(name.toLowerCase(Locale.ROOT))))
+        throw PublishedRuns.changed(Source.nameOf(leaf, s"parquet.`$root`"))
+    }
+
+  private def entry(root: Path, run: Long, conf: Configuration): JValue = {
+    val log = new ViewLog(root, conf)
+    Json.parse(log.entry(run).getOrElse(throw new java.io.FileNotFoundException(log.path(run).toString)))
+  }
+
+  /** `value`, or what the file beside the log's entries holds for it. */
+  private def resolved(value: JValue, root: Path, conf: Configuration): JValue = value match {
+    case JObject(List(("$in", JString(name)))) =>
+      val path = new Path(root, s"$Log/$name")
+      Json.parse(Files.read(path, conf).getOrElse(throw new java.io.FileNotFoundException(path.toString)))
+    case other => other
+  }
+
+  private def filesOf(value: JValue, root: Path, conf: Configuration): Seq[FileStatus] =
+    resolved(value, root, conf) match {
+      case JArray(items) => items.map { f =>
+          new FileStatus(Json.long(f, "bytes"), false, 0, 0, Json.long(f, "modified"), new Path(Json.text(f, "path")))
+        }
+      case _ => Nil
+    }
+
+  /** Entries of the runs with output in (from, to]. */
+  private def between(root: Path, from: JValue, to: JValue, conf: Configuration): Seq[JValue] = {
+    val (first, last) = (Json.long(from, "run"), Json.long(to, "run"))
+    ((first + 1) to last).map(entry(root, _, conf)).filter(Json.flag(_, "output"))
+  }
+
+  def summary(session: SparkSession, source: JValue, from: JValue, to: JValue): JValue = {
+    val conf = session.sessionState.newHadoopConf()
+    val root = rootOf(session, source)
+    if (from \ "id" != to \ "id") return Source.gone("SOURCE_REPLACED: another view under this name")
+    val (first, last) = (Json.long(from, "run"), Json.long(to, "run"))
+    if (last < first) return Source.gone(s"SOURCE_REPLACED: run $last after run $first")
+    val log = new ViewLog(root, conf)
+    if (Files.missing((first to last).map(log.path(_).toString), conf).nonEmpty || log.covered(first)) {
+      return Source.gone("HISTORY_GONE: the view's log does not reach back that far")
+    }
+    val runs = between(root, from, to, conf)
+    val full = runs.find(e => !Json.present(e \ "delta"))
+    val deltas = runs.flatMap(e => filesOf(e \ "delta", root, conf))
+    val (before, after) = (entry(root, first, conf), entry(root, last, conf))
+    val old = filesOf(before \ "files", root, conf).map(_.getPath.toString)
+    val now = filesOf(after \ "files", root, conf).map(_.getPath.toString).toSet
+    val lostOld = Files.missing(old.filterNot(now), conf)
+    val lostDelta = Files.missing(deltas.map(_.getPath.toString), conf)
+    val reason = full.map(e => s"SOURCE_REWRITTEN: run ${Json.long(e, "run")} of the view was full")
+      .orElse(lostDelta.headOption.map(p => s"HISTORY_GONE: '$p' is gone"))
+    def total(name: String): Option[Long] = {
+      val known = runs.map(e => Json.longOption(e \ "metrics" \ "rows_out", name))
+      if (known.forall(_.isDefined)) Some(known.flatten.sum) else None
+    }
+    val (inserts, deletes) = (total("inserts"), total("deletes"))
+    JObject(
+      "changed" -> JBool(full.isDefined || (deltas.nonEmpty && !(inserts.contains(0L) && deletes.contains(0L)))),
+      "changes_readable" -> JBool(reason.isEmpty),
+      // the columns of today do not read the content of yesterday's
+      "old_readable" -> JBool(lostOld.isEmpty && sameColumns(root, before, after, conf)),
+      "inserts" -> Json.ofLong(inserts),
+      "deletes" -> Json.ofLong(deletes),
+      "direct" -> JBool(runs.sizeIs <= 1),
+      "bytes" -> JLong(deltas.map(_.getLen).sum),
+      "reason" -> Json.of(reason))
+  }
+
+  def snapshot(session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, position: JValue): LogicalPlan = {
+    val conf = session.sessionState.newHadoopConf()
+    val root = files.location.rootPaths.head
+    val run = entry(root, Json.long(position, "run"), conf)
+    check(leaf, files, root, run, conf)
+    val listed = filesOf(run \ "files", root, conf)
+    // what still had the table's name would be bound to its newest run: see ReadNewestRun
+    leaf.copy(relation = reading(session, files, listed, files.schema), catalogTable = None).newInstance()
+  }
+
+  def changes(
+      session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, fields: Seq[String],
+      from: JValue, to: JValue): LogicalPlan = {
+    val conf = session.sessionState.newHadoopConf()
+    val root = files.location.rootPaths.head
+    val runs = between(root, from, to, conf)
+    runs.lastOption.foreach(check(leaf, files, root, _, conf))
+    val listed = runs.flatMap(e => filesOf(e \ "delta", root, conf))
+    val count = SignedRows.countOf(files.schema.fieldNames.toSeq)
+    val relation = reading(session, files, listed, files.schema.add(count, LongType, nullable = false))
+    val plan = LogicalRelation(relation)
+    if (listed.isEmpty) SignedRows.nothing(plan, fields)
+    else SignedRows.unit(plan, SignedRows.pick(plan, fields), SignedRows.pick(plan, Seq(count)).head)
+  }
+
+  private def reading(
+      session: SparkSession, files: HadoopFsRelation, listed: Seq[FileStatus], schema: StructType): HadoopFsRelation = {
+    // A view's files hold its partition columns too, so that one reading fits content and changes.
+    val index = new ExactFileIndex(session, files.location.rootPaths, listed, Map.empty, PartitionSpec.emptySpec)
+    HadoopFsRelation(index, new StructType, schema, None, new ParquetFileFormat, Map.empty)(session)
+  }
+}

@@ -1,0 +1,211 @@
+package org.apache.spark.sql.tidemill.step
+
+import scala.util.Try
+
+import org.apache.hadoop.fs.{FileSystem, Path}
+import org.apache.parquet.hadoop.ParquetOutputFormat
+
+import org.apache.spark.sql.SaveMode
+import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
+import org.apache.spark.sql.catalyst.expressions.{Ascending, SortOrder}
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution._
+import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanHelper
+import org.apache.spark.sql.execution.command.DataWritingCommandExec
+import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.tidemill.base.{Files, Json}
+import org.apache.spark.sql.tidemill.query.Query
+
+import org.json4s._
+import org.json4s.JsonDSL._
+
+/** Runs a wire plan in a session and reports what came out and what it cost. */
+final class Execution(session: SparkSession, query: Query, request: JValue) extends AdaptiveSparkPlanHelper {
+  import Decoder.{int, text}
+  import ExpressionDecoder.list
+
+  private val sink = request \ "sink"
+
+  private val columns: Seq[(Int, String)] = list(sink \ "columns").map {
+    case JArray(List(c, JString(name))) => (int(c), name)
+    case other => throw new IllegalArgumentException(s"not a column: ${ExpressionDecoder.show(other)}")
+  } match {
+    case Nil => list(query.document \ "output").map(o => (int(o(0)), text(o(1))))
+    case given => given
+  }
+
+  /**
+   * Columns of the plan that hold partition values as text, each with the name of the column that they are values of.
+   */
+  private val partitions: Seq[(String, String)] = list(sink \ "partitions").map {
+    case JArray(List(JString(column), JString(of))) => (column, of)
+    case other => throw new IllegalArgumentException(s"not a partition column: ${ExpressionDecoder.show(other)}")
+  }
+
+  private def partitionAttributes: Seq[UnresolvedAttribute] =
+    partitions.map { case (column, _) => UnresolvedAttribute.quoted(column) }
+
+  private def option(value: JValue): Option[String] = Some(value).collect { case JString(s) => s }
+
+  def run(): JObject = {
+    val started = System.nanoTime
+    session.withActive {
+      val plan = new Decoder(session, query).decode(request \ "plan", columns)
+      val view = option(request \ "view").getOrElse("query")
+      val number = request \ "run" match { case JInt(n) => n.toLong; case _ => 0L }
+      val label = option(request \ "output").getOrElse("result")
+      val shaped = sink \ "files" match {
+        case _ if partitions.nonEmpty => RebalancePartitions(partitionAttributes, plan)
+        case JInt(files) => Execution.intoFiles(plan, files.toInt)
+        case _ => plan
+      }
+      val (answer, cost) = IncrementalOutput.using(view, number, label, inOrder(shaped)) { leaf =>
+        cleaning {
+          RunMetrics.measured(session.sparkContext, option(request \ "description")) {
+            Sink.of(text(sink \ "kind")) match {
+              case Sink.Parquet => parquet(leaf)
+              case Sink.Rows => rows(leaf)
+              case Sink.Explain => explain(leaf)
+            }
+          }
+        }
+      }
+      val wall = (System.nanoTime - started) / 1000000L
+      answer ~ ("cpu_ms" -> cost.cpuMillis) ~ ("jobs" -> cost.jobs) ~ ("wall_ms" -> wall)
+    }
+  }
+
+  /** Each task's rows in the order that the sink asks for. */
+  private def inOrder(plan: LogicalPlan): LogicalPlan = option(sink \ "order").fold(plan) { column =>
+    Sort(Seq(SortOrder(UnresolvedAttribute.quoted(column), Ascending)), global = false, plan)
+  }
+
+  /** How rows are laid out in files. */
+  private def options: Map[String, String] = sink \ "page_rows" match {
+    case JInt(rows) => Map(ParquetOutputFormat.PAGE_ROW_COUNT_LIMIT -> rows.toString)
+    case _ => Map.empty
+  }
+
+  /** Nothing of a failed write may be found by the next run; what was in the place before is not ours to delete. */
+  private def cleaning[T](body: => T): T = directory match {
+    case Some(path) if !fileSystem(path).exists(path) =>
+      try body
+      catch {
+        case e: Throwable =>
+          Try(fileSystem(path).delete(path, true))
+          throw e
+      }
+    case _ => body
+  }
+
+  private def directory: Option[Path] = option(sink \ "path").map(new Path(_))
+
+  private def fileSystem(path: Path): FileSystem = path.getFileSystem(session.sessionState.newHadoopConf())
+
+  private def explain(leaf: IncrementalOutput): JObject =
+    answer(JArray(Nil), JNull, None) ~
+      ("text" -> session.sessionState.executePlan(leaf).explainString(ExtendedMode))
+
+  private def rows(leaf: IncrementalOutput): JObject = {
+    val execution = session.sessionState.executePlan(leaf)
+    val schema = execution.analyzed.schema
+    val collected = SQLExecution.withNewExecutionId(execution, Some("tidemill rows")) {
+      execution.executedPlan.executeCollect()
+    }
+    val cells = collected.map(RowEncoding.encode(_, schema))
+    answer(JArray(Nil), JArray(cells.toList), Some(execution.executedPlan))
+  }
+
+  private def parquet(leaf: IncrementalOutput): JObject = {
+    val path = new Path(text(sink \ "path"))
+    val command = InsertIntoHadoopFsRelationCommand(
+      outputPath = path,
+      staticPartitions = Map.empty,
+      ifPartitionNotExists = false,
+      partitionColumns = partitionAttributes,
+      bucketSpec = None,
+      fileFormat = new ParquetFileFormat,
+      options = options,
+      query = leaf,
+      mode = SaveMode.ErrorIfExists,
+      catalogTable = None,
+      fileIndex = None,
+      outputColumnNames = columns.map(_._2))
+    val written = committedDirectly(session.sessionState.executePlan(command).commandExecuted)
+      .collectFirst { case c: CommandResult => c.commandPhysicalPlan }
+    // The write command may sit below an adaptive plan; only it counts the rows.
+    val count = written.flatMap(collectFirst(_) { case w: DataWritingCommandExec => w.metrics("numOutputRows").value })
+      .getOrElse(throw new IllegalStateException("Spark's write command is not in the executed plan"))
+    answer(JArray(listed(path, DirectCommit.taken(path))), JInt(count), written)
+  }
+
+  private def committedDirectly[T](body: => T): T = {
+    val conf = session.sessionState.conf
+    val before = conf.fileCommitProtocolClass
+    conf.setConf(SQLConf.FILE_COMMIT_PROTOCOL_CLASS, classOf[DirectCommit].getName)
+    try body
+    finally conf.setConf(SQLConf.FILE_COMMIT_PROTOCOL_CLASS, before)
+  }
+
+  /**
+   * The committed files below `path`; with partitions, each says its values, and the folder that Spark gives them in a
+   * table.
+   */
+  private def listed(path: Path, committed: Set[String]): List[JObject] = {
+    val root = fileSystem(path).makeQualified(path)
+    val found = Files.walk(Seq(root), session.sessionState.newHadoopConf(), !_.startsWith("."))
+    found.toList.filter(f => committed(f.getPath.getName)).sortBy(_.getPath.toString).map { f =>
+      val file = ("path" -> f.getPath.toString) ~ ("bytes" -> f.getLen) ~ ("modified" -> f.getModificationTime)
+      if (partitions.isEmpty) file
+      else {
+        val values = Partitions.valuesOf(root, f.getPath.getParent)
+        val folder = Partitions.folder(partitions.map(_._2), values)
+        file ~ ("partition" -> JArray(values.map(Json.of).toList)) ~ ("folder" -> folder)
+      }
+    }
+  }
+
+  private def answer(files: JArray, rows: JValue, executed: Option[SparkPlan]): JObject =
+    ("files" -> files) ~ ("rows" -> rows) ~
+      ("observed" -> executed.map(observed).getOrElse(JObject())) ~
+      ("text" -> JNull) ~
+      ("nodes" -> executed.map(nodes).getOrElse(JArray(Nil)))
+
+  private def observed(plan: SparkPlan): JObject = {
+    val found = CollectMetricsExec.collect(plan)
+    JObject(found.toList.sortBy(_._1).map { case (name, row) =>
+      name -> JObject(row.schema.fieldNames.toList.zipWithIndex.map { case (metric, i) =>
+        metric -> RowEncoding.cell(row.get(i))
+      })
+    })
+  }
+
+  /** Rows that came out of operators whose logical node carries a wire id; only operators that count have one. */
+  private def nodes(plan: SparkPlan): JArray = {
+    val counted = collectWithSubqueries(plan) {
+      case p if p.metrics.contains("numOutputRows") =>
+        p.logicalLink.flatMap(_.getTagValue(Decoder.NodeId)).map(id => (id, p.metrics("numOutputRows").value))
+    }.flatten
+    JArray(counted.distinct.toList.map { case (id, n) => ("node" -> id) ~ ("rows" -> n) })
+  }
+}
+
+object Execution {
+
+  /**
+   * Asks for a number of files. Above an aggregate (or another operator that shuffles) the last stage is small and its
+   * tasks are merged; else the rows are shuffled, so that the scan below keeps its parallelism.
+   */
+  def intoFiles(plan: LogicalPlan, files: Int): LogicalPlan = {
+    def shuffled(p: LogicalPlan): Boolean = p match {
+      case _: Aggregate | _: Window | _: Sort | _: GlobalLimit => true
+      case u: Project => shuffled(u.child)
+      case u: Filter => shuffled(u.child)
+      case _ => false
+    }
+    Repartition(math.max(1, files), shuffle = !shuffled(plan), plan)
+  }
+}

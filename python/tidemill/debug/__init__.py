@@ -1,0 +1,1 @@
+"""What the optimiser did, for developers: blocks of the rule tests, and requests of users, without Spark."""

@@ -1,0 +1,63 @@
+"""What was chosen, as lowering asks for it: what computes a group, its rows, whether an earlier step wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tidemill.cost.costing import BROADCAST_ROWS
+from tidemill.memo.memo import Expression, Memo
+from tidemill.search.choose.extract import Chosen
+from tidemill.search.lower.lowered import Staged
+
+
+class NotComputableError(Exception):
+    """A group that no allowed expression computes; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The plan that lowering writes down.
+
+    `chosen`: what an extractor chose. `staged`: groups that earlier steps wrote. `base_rows`: rows of each relation
+    before filters, for join orders. `segments`: rows of a state's pieces after the first, by its name.
+    """
+
+    memo: Memo
+    chosen: Chosen
+    staged: Mapping[int, Staged]
+    base_rows: Mapping[int, float]
+    segments: Callable[[str], float]
+
+    @property
+    def now(self) -> int:
+        """The moment of the run."""
+        return self.chosen.runs[0].moment
+
+    def written(self, group: int) -> Staged | None:
+        """What an earlier step wrote of a group, if one did."""
+        return self.staged.get(self.memo.find(group))
+
+    def expression(self, group: int) -> Expression | None:
+        """What computes a group; None if an earlier step wrote it, or if nothing computes it."""
+        group = self.memo.find(group)
+        choice = None if group in self.staged else self.chosen.best(group)
+        return choice.expression if choice is not None else None
+
+    def rows(self, group: int) -> float:
+        """Estimated rows of a group."""
+        return self.chosen.rows(group)
+
+    def is_small(self, group: int) -> bool:
+        """Whether a group may be broadcast."""
+        return self.rows(group) <= BROADCAST_ROWS
+
+    def is_change(self, group: int) -> bool:
+        """Whether a group is a form over an interval."""
+        about = self.memo.group(group).about
+        return about is not None and about[1].kind.interval
+
+    def rows_before_filters(self, group: int) -> float:
+        """Rows of a group's relation before filters."""
+        about = self.memo.group(group).about
+        return self.base_rows.get(about[0], 1.0) if about else self.rows(group)

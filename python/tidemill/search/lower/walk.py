@@ -1,0 +1,227 @@
+"""Lowering: from the chosen expressions to the plan nodes that the JVM decodes (wire format 1).
+
+Rewriter operators become plain relational ones here, so that the JVM knows nothing of deltas, parts or times. The walk
+goes down what was chosen; what each operator becomes over its lowered inputs stand in the other files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from tidemill.memo.memo import Expression
+from tidemill.plan.ops import (
+    Aggregate,
+    Answer,
+    Changes,
+    Combine,
+    Empty,
+    Filter,
+    Final,
+    FinalChange,
+    Gather,
+    HeldScan,
+    Join,
+    KeyFilter,
+    Keys,
+    Less,
+    Limit,
+    LookUp,
+    Merge,
+    Negate,
+    Net,
+    Opaque,
+    Pad,
+    Partial,
+    Project,
+    ResultScan,
+    RowWise,
+    Scan,
+    Sort,
+    StateScan,
+    Sum,
+    Union,
+    Unsign,
+    Window,
+)
+from tidemill.search.lower import joins
+from tidemill.search.lower.attribute import AttributeForm
+from tidemill.search.lower.choices import Choices, NotComputableError
+from tidemill.search.lower.leaves import leaf, read_staged
+from tidemill.search.lower.lowered import Blocks, Lowered, null_of
+from tidemill.search.lower.state import Touched, few_touched, together, touched
+from tidemill.wire import nodes
+
+
+class Lowerer:
+    """Lowers groups as they were chosen, for one plan.
+
+    `used`: the expressions that were lowered, with their groups. `staged_used`: the groups that are read from where
+    earlier steps wrote them.
+    """
+
+    def __init__(self, choices: Choices) -> None:
+        self.used: list[tuple[int, Expression]] = []
+        self.staged_used: list[int] = []
+        self.blocks = Blocks(choices.memo.columns)
+        self._choices = choices
+        self._attribute = AttributeForm(self.blocks, choices.memo.query)
+
+    def group(self, number: int) -> Lowered:
+        """A group's rows.
+
+        Raises:
+            NotComputableError: if nothing computes it.
+        """
+        number = self._choices.memo.find(number)
+        staged = self._choices.written(number)
+        if staged is not None:
+            self.staged_used.append(number)
+            return read_staged(self.blocks, staged)
+        e = self._choices.expression(number)
+        if e is None:
+            raise NotComputableError(f"group {number}: {self._choices.memo.group(number).about}")
+        self._use(number, e)
+        return self._expression(e)
+
+    def compacted(self, scan: StateScan, partial: Partial | None, first: int) -> Lowered:
+        """The pieces of a state from number `first` on, merged.
+
+        Only with the base among them is a group whose rows add up to none gone; in segments alone it may take away
+        from what the base has.
+        """
+        whole = leaf(self.blocks, scan, self._choices.now)
+        pieces = whole.over(nodes.pieces_from(whole.node, first))
+        if partial is None:
+            return self.blocks.net(pieces.columns, pieces)
+        merged = self._attribute.merge(partial, [pieces])
+        return merged if first > 0 else self._attribute.without_empty(partial, merged)
+
+    def nothing(self, columns: tuple[int, ...]) -> Lowered:
+        """The change of a relation that does not change."""
+        return leaf(self.blocks, Empty(columns, signed=True), self._choices.now)
+
+    def _use(self, number: int, e: Expression) -> None:
+        if (number, e) not in self.used:
+            self.used.append((number, e))
+
+    # -- one operator -------------------------------------------------------------------------------------------------
+
+    def _expression(self, e: Expression) -> Lowered:
+        """What needs to know how its inputs come to be; all else is lowered over its lowered inputs."""
+        match e.op:
+            case FinalChange(partial):
+                old, change = e.inputs
+                few = few_touched(self._choices.rows(old), self._choices.rows(change))
+                return self._attribute.final_change(partial, self._unmerged(old), self.group(change), few=few)
+            case LookUp():
+                return self._look_up(e.op, e.inputs[0])
+            case Merge() | Net() | Unsign() if (found := touched(self._choices, e)) is not None:
+                return self._touched(e.op, found)
+            case _:
+                return self._over(e, [self.group(i) for i in e.inputs])
+
+    def _over(self, e: Expression, inputs: Sequence[Lowered]) -> Lowered:
+        blocks, attribute, op = self.blocks, self._attribute, e.op
+        match op:
+            case Scan() | Changes() | Empty() | StateScan() | HeldScan() | ResultScan():
+                return leaf(blocks, op, self._choices.now)
+            case Filter(condition):
+                return inputs[0].over(nodes.where(condition, inputs[0].node))
+            case Project(columns):
+                return blocks.project(columns, inputs[0])
+            case Pad(nulls):
+                padded = ((c, null_of(t)) for c, t in nulls)
+                return blocks.project((*nodes.same(inputs[0].columns), *padded), inputs[0])
+            case Join():
+                return joins.join(blocks, self._choices, op, e.inputs, inputs)
+            case KeyFilter():
+                return joins.key_filter(op, *inputs, broadcast=self._choices.is_small(e.inputs[1]))
+            case Keys():
+                return joins.keys(blocks, op, inputs)
+            case Aggregate(keys, calls):
+                return blocks.aggregate(keys, calls, _plain(op, inputs[0]).node)
+            case Limit(limit, offset, order):
+                return inputs[0].over(nodes.limit(limit, offset, order, _plain(op, inputs[0]).node))
+            case Union(ids, branches):
+                return blocks.union(ids, list(zip(branches, inputs, strict=True)))
+            case Sum():
+                ids = inputs[0].columns
+                return blocks.union(ids, [(ids, blocks.signed(i)) for i in inputs])
+            case Negate():
+                return blocks.negate(inputs[0])
+            case Net(ids):
+                return blocks.net(ids, inputs[0])
+            case Unsign(ids):
+                return blocks.unsign(ids, inputs[0])
+            case Less(ids):
+                both = blocks.union(ids, [(ids, blocks.signed(inputs[0])), (ids, blocks.negate(inputs[1]))])
+                return blocks.unsign(ids, blocks.net(ids, both))
+            case Partial():
+                return attribute.partial(op, inputs[0])
+            case Merge(partial):
+                return attribute.merge(partial, inputs)
+            case Combine():
+                return attribute.combine(op, inputs[0])
+            case Final(partial):
+                return attribute.final(partial, inputs[0])
+            case Gather(partial):
+                return attribute.gather(partial, inputs)
+            case Answer(partial, calls):
+                return attribute.answer(partial, calls, inputs[0])
+            case RowWise(node=number, columns=ids):
+                return _kept_in_jvm(number, ids, inputs, inputs[0].count)
+            case Window(node=number, columns=ids):
+                return _kept_in_jvm(number, ids, [_plain(op, inputs[0])], None)
+            case Opaque(node=number, columns=ids, children=children):
+                return _kept_in_jvm(number, ids, inputs, None, children if inputs else 0)
+            case Sort() | FinalChange() | LookUp():
+                raise TypeError(f"{type(op).__name__} cannot be lowered over its inputs")
+            case _:
+                assert_never(op)
+
+    def _unmerged(self, number: int) -> Lowered:
+        """An attribute form for a reader that merges anyway: its pieces, where it is a merge of pieces."""
+        number = self._choices.memo.find(number)
+        e = self._choices.expression(number)
+        if e is None or not isinstance(e.op, Merge):
+            return self.group(number)
+        self._use(number, e)
+        return self._attribute.pieces(e.op.partial, [self.group(i) for i in e.inputs])
+
+    def _touched(self, op: Merge | Net | Unsign, found: Touched) -> Lowered:
+        blocks, attribute = self.blocks, self._attribute
+        whole, others = self.group(found.scan), [self.group(i) for i in found.others]
+        if isinstance(op, Merge):
+            partial = op.partial
+            return together(blocks, whole, others, found.keys, lambda p: attribute.merge_as_stored(partial, p))
+        signed = list(map(blocks.signed, others))
+        rows = together(blocks, whole, signed, found.keys, lambda pieces: blocks.net(pieces.columns, pieces))
+        return blocks.unsign(op.columns, rows) if isinstance(op, Unsign) else rows
+
+    def _look_up(self, op: LookUp, wanted: int) -> Lowered:
+        """A state's rows of keys that an earlier step wrote.
+
+        Raises:
+            NotComputableError: if none did.
+        """
+        written = self._choices.written(wanted)
+        if written is None:
+            raise NotComputableError(f"group {wanted}: no step has written the keys that are looked up")
+        state, keys = leaf(self.blocks, op.scan, self._choices.now), self.group(wanted)
+        return joins.look_up(self.blocks, op, state, keys, written, broadcast=self._choices.is_small(wanted))
+
+
+def _plain(op: Aggregate | Limit | Window, rows: Lowered) -> Lowered:
+    """The rows, which must have no counts: the operator would not heed them."""
+    if rows.count is not None:
+        raise TypeError(f"{type(op).__name__.lower()} over a signed relation")
+    return rows
+
+
+def _kept_in_jvm(
+    number: int, columns: tuple[int, ...], inputs: Sequence[Lowered], count: int | None, children: int = 1
+) -> Lowered:
+    """An operator by its number there; counts go through it as one column more."""
+    shown = (*columns, count) if count is not None else columns
+    return Lowered(nodes.opaque(number, children, shown, (i.node for i in inputs)), columns, count)
