@@ -39,7 +39,8 @@ demo() { setup; python -m examples.demo "$@"; }
 # Two processes, each with a session of its own; those tests first that take longest.
 suite() { python -m pytest -n 2 --dist loadfile --no-loadscope-reorder "$@"; }
 
-unit() { environment; suite -m "not jvm and not slow" "$@"; }
+# Without a session to share, tests go wherever there is time.
+unit() { environment; suite --dist load -m "not jvm and not slow" "$@"; }
 
 test() { setup; suite -m "not slow" "$@"; }
 
