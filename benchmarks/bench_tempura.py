@@ -21,8 +21,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from benchmarks import planning, tempura, texts, tpcds
 from benchmarks.data import BUILD
 from benchmarks.harness import ROUNDS, SCALE, fresh_session
+from tests.model import test_running_example as example
 from tests.model.moments import Changes
-from tests.search import test_running_example as example
 from tidemill.explain.document import document
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.service.planner import plan_run

@@ -20,7 +20,7 @@ from tidemill.plan.query import Query
 from tidemill.rule import engine
 from tidemill.rule.result import Result
 from tidemill.rule.rule import Rule
-from tidemill.search.contract.request import PlanRequest, Point, planned_with
+from tidemill.search.contract.request import PlanRequest, UpcomingPoint, planned_with
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.search.space.seed import compose
 from tidemill.settings import PACKS, PlannerSettings
@@ -56,7 +56,7 @@ def as_planned(spark: SparkSession, text: str) -> Query:
 def over(query: Query, points: int, settings: PlannerSettings) -> PlanRequest:
     """A filled view at the first of so many points, of which the last has output."""
     there = {n: _change(s.rows or SOURCE_ROWS, static=s.kind == "static") for n, s in query.sources.items()}
-    ahead = [Point(PRICE if i < points else 1.0, i == points, there, i) for i in range(2, points + 1)]
+    ahead = [UpcomingPoint(PRICE if i < points else 1.0, i == points, there, i) for i in range(2, points + 1)]
     request = PlanRequest(query, "AUTO", there, frozenset(), first=False, full_reason=None, settings=settings)
     return replace(request, price=PRICE if ahead else 1.0, ahead=planned_with(ahead) if ahead else ())
 

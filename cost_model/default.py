@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from math import exp, inf, prod
 from typing import assert_never
 
-from tidemill.cost.costing import BROADCAST_ROWS, PAGE_ROWS, Constant, CpuMs, Facts, Read, Rows, Work
+from tidemill.cost.costing import BROADCAST_ROWS, PAGE_ROWS, Constant, CpuMs, Facts, OperatorWork, Read, RowCount
 from tidemill.cost.guesses import (
     CHANGED_SHARE,
     CONDITION_SHARE,
@@ -124,18 +124,18 @@ class DefaultCostModel:
         """This model with other values of constants, by name."""
         return replace(self, **values)  # type: ignore[arg-type]  # the names are those of constants
 
-    def rows(self, op: Op, inputs: Sequence[Rows], facts: Facts) -> Rows:
+    def rows(self, op: Op, inputs: Sequence[RowCount], facts: Facts) -> RowCount:
         """Rows out of one operator."""
         match op:
             case Scan(source, _, time):
-                return Rows(source_rows(facts, source, time))
+                return RowCount(source_rows(facts, source, time))
             case Changes(source, _, start, end):
-                return Rows(change_rows(facts, source, start, end))
+                return RowCount(change_rows(facts, source, start, end))
             case Empty():
-                return Rows(0.0)
+                return RowCount(0.0)
             case Filter(condition):
                 left = inputs[0] * prod(_selectivity(facts.query, c) for c in condition)
-                return Rows(max(left, min(inputs[0], 1.0)))
+                return RowCount(max(left, min(inputs[0], 1.0)))
             case Join(kind):
                 return self._join_rows(op, kind, inputs, facts)
             case Aggregate(keys, _) | Partial(keys, _):
@@ -143,30 +143,30 @@ class DefaultCostModel:
             case Gather(partial) | Answer(partial) | Combine(partial):
                 return _groups(partial.keys, sum(inputs), facts)
             case Keys(columns):
-                return Rows(sum(_groups(keys, rows, facts) for keys, rows in zip(columns, inputs, strict=True)))
+                return RowCount(sum(_groups(keys, rows, facts) for keys, rows in zip(columns, inputs, strict=True)))
             case Merge():
-                return Rows(max(inputs))
+                return RowCount(max(inputs))
             case FinalChange():
-                return Rows(2 * inputs[1])
+                return RowCount(2 * inputs[1])
             case Less():
                 return inputs[0]
             case KeyFilter(on=on):
-                return Rows(inputs[0] * _key_share([key for key, _ in on], inputs, facts))
+                return RowCount(inputs[0] * _key_share([key for key, _ in on], inputs, facts))
             case LookUp(scan, on):
-                kept = Rows(facts.kept_rows(scan))
-                return Rows(kept * _key_share([key for key, _ in on], [kept, *inputs], facts))
+                kept = RowCount(facts.kept_rows(scan))
+                return RowCount(kept * _key_share([key for key, _ in on], [kept, *inputs], facts))
             case Limit(limit=limit):
-                return Rows(min(inputs[0], float(getattr(limit, "value", None) or LIMIT_ROWS)))
+                return RowCount(min(inputs[0], float(getattr(limit, "value", None) or LIMIT_ROWS)))
             case Sum() | Union():
-                return Rows(sum(inputs))
+                return RowCount(sum(inputs))
             case StateScan() | ResultScan() | HeldScan():
-                return Rows(facts.kept_rows(op))
+                return RowCount(facts.kept_rows(op))
             case Project() | Sort() | RowWise() | Window() | Opaque() | Negate() | Net() | Unsign() | Final() | Pad():
-                return Rows(max(inputs, default=1.0))
+                return RowCount(max(inputs, default=1.0))
             case _:
                 assert_never(op)
 
-    def _join_rows(self, op: Join, kind: str, inputs: Sequence[Rows], facts: Facts) -> Rows:
+    def _join_rows(self, op: Join, kind: str, inputs: Sequence[RowCount], facts: Facts) -> RowCount:
         if kind == "existence":
             return inputs[0]
         share = facts.selectivity.get(op.condition)
@@ -174,11 +174,11 @@ class DefaultCostModel:
             share = 1.0 / max(min(inputs), 1.0) if op.condition else 1.0
         if kind in {"semi", "anti"}:
             found = 1.0 - exp(-inputs[1] * share) if len(inputs) > 1 else SEMI_SHARE
-            return Rows(inputs[0] * (found if kind == "semi" else max(1.0 - found, LEAST_ANTI_SHARE)))
+            return RowCount(inputs[0] * (found if kind == "semi" else max(1.0 - found, LEAST_ANTI_SHARE)))
         inner = prod(inputs) * share
-        return Rows(inner if kind == "inner" else max(inner, inputs[0]))
+        return RowCount(inner if kind == "inner" else max(inner, inputs[0]))
 
-    def cost(self, op: Op, reads: Sequence[Read], output: Rows, facts: Facts) -> CpuMs:
+    def cost(self, op: Op, reads: Sequence[Read], output: RowCount, facts: Facts) -> CpuMs:
         """CPU milliseconds of one operator."""
         inputs = [read.rows for read in reads]
         total = float(sum(inputs))
@@ -294,7 +294,7 @@ class DefaultCostModel:
             return self.exchange + among * self.hash + of * self.probe
         return self.exchange + (of + among) * (self.shuffle + self.hash)
 
-    def total(self, work: Sequence[Work]) -> CpuMs:
+    def total(self, work: Sequence[OperatorWork]) -> CpuMs:
         """CPU milliseconds of all operators of a run."""
         return CpuMs(sum(w.cost * w.times for w in work))
 
@@ -337,13 +337,13 @@ def change_rows(facts: Facts, source: int, start: Time, end: Time) -> float:
     return sum(change)
 
 
-def _groups(keys: Named, rows: float, facts: Facts) -> Rows:
+def _groups(keys: Named, rows: float, facts: Facts) -> RowCount:
     if not keys:
-        return Rows(1.0)
-    return Rows(max(1.0, facts.groups([key for _, key in keys], rows)) if rows > 0 else 0.0)
+        return RowCount(1.0)
+    return RowCount(max(1.0, facts.groups([key for _, key in keys], rows)) if rows > 0 else 0.0)
 
 
-def _key_share(keys: Sequence[Expr], inputs: Sequence[Rows], facts: Facts) -> float:
+def _key_share(keys: Sequence[Expr], inputs: Sequence[RowCount], facts: Facts) -> float:
     """Share of the first input's rows whose keys are in the second."""
     values = facts.groups(keys, inf)
     share = inputs[1] / max(values, 1.0) if values < inf else inputs[1] * ROWS_PER_KEY / max(inputs[0], 1.0)

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidemill.cost.costing import Constant, CpuMs, Facts, Read, Rows, Work
+from tidemill.cost.costing import Constant, CpuMs, Facts, OperatorWork, Read, RowCount
 from tidemill.plan.ops import Aggregate, Join, KeyFilter, LookUp, Op, Partial
 from tidemill.tvr.form import DELTA
 
@@ -34,17 +34,17 @@ class TuplesCostModel(DefaultCostModel):
         """None: rows are counted."""
         return ()
 
-    def rows(self, op: Op, inputs: Sequence[Rows], facts: Facts) -> Rows:
+    def rows(self, op: Op, inputs: Sequence[RowCount], facts: Facts) -> RowCount:
         """As in the default model; a part that is computed again for some keys counts as if it were for all."""
         match op:
             case KeyFilter():
                 return inputs[0]
             case LookUp(scan):
-                return Rows(facts.kept_rows(scan))
+                return RowCount(facts.kept_rows(scan))
             case _:  # the default model knows all of them
                 return DefaultCostModel.rows(self, op, inputs, facts)
 
-    def cost(self, op: Op, reads: Sequence[Read], output: Rows, facts: Facts) -> CpuMs:
+    def cost(self, op: Op, reads: Sequence[Read], output: RowCount, facts: Facts) -> CpuMs:
         """Rows that arrive at one operator of many that may stand for one of the query; `total` counts those of all."""
         match op:
             case Aggregate() | Partial():
@@ -55,11 +55,11 @@ class TuplesCostModel(DefaultCostModel):
             case _:  # the model counts what arrives at these alone
                 return CpuMs(0.0)
 
-    def total(self, work: Sequence[Work]) -> CpuMs:
+    def total(self, work: Sequence[OperatorWork]) -> CpuMs:
         """Rows that arrive at the joins and aggregates of the query in a run."""
-        aggregated: dict[object, Rows] = {}
-        joined: dict[object, dict[int, Rows]] = defaultdict(dict)
-        split: dict[object, dict[int, Rows]] = defaultdict(dict)
+        aggregated: dict[object, RowCount] = {}
+        joined: dict[object, dict[int, RowCount]] = defaultdict(dict)
+        split: dict[object, dict[int, RowCount]] = defaultdict(dict)
         for w in work:
             match w.op:
                 case Aggregate(keys, calls) | Partial(keys, calls):

@@ -30,13 +30,9 @@ _LINK = re.compile(r"\]\((?P<path>[^()#:\s]+)(?P<anchor>#[^()\s]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages that lie outside docs/. A page that is not written yet says so, and links to it work."""
+    """Adds the pages that lie outside docs/."""
     for path in OUTSIDE:
-        source, uri = ROOT / path, join(ELSEWHERE, path)
-        if source.exists():
-            files.append(File.generated(config, uri, abs_src_path=str(source)))
-        else:
-            files.append(File.generated(config, uri, content=f"`{path}` is not written yet.\n"))
+        files.append(File.generated(config, join(ELSEWHERE, path), abs_src_path=str(ROOT / path)))
     return files
 
 

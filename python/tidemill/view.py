@@ -11,7 +11,7 @@ from tidemill.search.contract.kinds import POLICIES
 from tidemill.sql.cursor import Cursor
 from tidemill.sql.render import create_text, expect_text, name_text
 from tidemill.sql.schedule import second_of_day
-from tidemill.sql.statements import AtTime, Column, Create, Expectation, OnDemand, Point
+from tidemill.sql.statements import AtTime, ColumnClause, Create, Expectation, OnDemand, Point
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -75,7 +75,7 @@ def create_incremental_view(
         name=parts,
         schedule=tuple(schedule) if schedule is not None else (on_demand(),),
         query=sql,
-        columns=tuple(Column(c) if isinstance(c, str) else Column(*c) for c in columns),
+        columns=tuple(ColumnClause(c) if isinstance(c, str) else ColumnClause(*c) for c in columns),
         comment=comment,
         format=format,
         partitioned_by=tuple(partitioned_by),

@@ -13,7 +13,7 @@ from cost_model.default import MODEL
 from tidemill.explain import MODES, explained
 from tidemill.explain.document import document
 from tidemill.plan.change import SourceChange
-from tidemill.search.contract.request import PlanRequest, Point
+from tidemill.search.contract.request import PlanRequest, UpcomingPoint
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.search.service.planner import plan_run
 from tidemill.settings import PlannerSettings
@@ -97,7 +97,7 @@ def test_points_that_are_planned_together() -> None:
     """Cheap first, dear last: the filling is prepared at point 1, point 3 loads it; each pack's plan beside it."""
     there = replace(CHANGE, rows=2e7, inserts=2e7, deletes=0.0)
     more = {0: replace(there, inserts=2e4)}
-    points = (Point(0.5, output=False, changes=more, number=2), Point(1.0, True, more, 3))
+    points = (UpcomingPoint(0.5, output=False, changes=more, number=2), UpcomingPoint(1.0, True, more, 3))
     request = PlanRequest(parse_query(QUERY), "AUTO", {0: there}, frozenset(), first=True, full_reason=None)
     plan = plan_run(replace(request, price=0.1, ahead=points))
     shown = json.loads(explained(plan, "JSON"))

@@ -10,7 +10,7 @@ from tidemill.memo.memo import Expression, Memo, Node, Ref
 from tidemill.plan.ops import Empty, Negate, Net, Scan, Sum
 from tidemill.text.parser import parse_query
 from tidemill.tvr.form import DELTA, NEW, OLD, SNAPSHOT, Link, at
-from tidemill.tvr.timeline import Step, Timeline
+from tidemill.tvr.timeline import Timeline, Transition
 
 TEXT = """\
 source 0 t [a: long]
@@ -23,7 +23,7 @@ join inner [(#0 = #1)]
 def memo(events: list[Event] | None = None) -> Memo:
     query = parse_query(TEXT)
     readers = [events.append] if events is not None else []
-    found = Memo(query, Timeline((Step(frozenset({0}), frozenset({0})),)), readers)
+    found = Memo(query, Timeline((Transition(frozenset({0}), frozenset({0})),)), readers)
     found.register(query.root)
     return found
 

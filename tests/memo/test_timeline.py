@@ -20,7 +20,7 @@ from tidemill.rule.rule import Rule
 from tidemill.search.space.seed import Seeding
 from tidemill.text.parser import parse_query
 from tidemill.tvr.form import DELTA, SNAPSHOT, Span, at, over
-from tidemill.tvr.timeline import Sources, Step, Timeline
+from tidemill.tvr.timeline import Sources, Timeline, Transition
 
 QUERY = """\
 source 0 t [a: long]
@@ -33,7 +33,7 @@ T, U, BOTH = frozenset({0}), frozenset({1}), frozenset({0, 1})
 
 
 def explored(*steps: Sources, mute: Sources = frozenset(), rules: Sequence[Rule] | None = None) -> Memo:
-    memo = Memo(parse_query(QUERY), Timeline(tuple(Step(s, s - mute) for s in steps)))
+    memo = Memo(parse_query(QUERY), Timeline(tuple(Transition(s, s - mute) for s in steps)))
     Seeding(memo, len(memo.timeline.steps), lambda _s, _t: False).query(memo.query.root)
     explore(memo, load_rules() if rules is None else rules, Budget(seconds=60), check)
     return memo
@@ -75,11 +75,11 @@ def test_a_source_has_the_moments_at_which_it_differs() -> None:
 
 
 def test_a_source_tells_its_changes_where_it_can_in_every_step() -> None:
-    line = Timeline((Step(BOTH, BOTH), Step(T, frozenset()), Step(U, U, U)))
+    line = Timeline((Transition(BOTH, BOTH), Transition(T, frozenset()), Transition(U, U, U)))
     assert [line.telling(Span(0, n)) for n in (1, 2, 3)] == [BOTH, U, U]
     assert [line.mixed(Span(0, n)) for n in (1, 2, 3)] == [frozenset(), T, BOTH]
     assert line.mixed(Span(2, 3)) == U
-    memo = Memo(parse_query(QUERY), Timeline((Step(BOTH, BOTH), Step(BOTH, U))))
+    memo = Memo(parse_query(QUERY), Timeline((Transition(BOTH, BOTH), Transition(BOTH, U))))
     Seeding(memo, len(memo.timeline.steps), lambda _s, _t: False).query(memo.query.root)
     explore(memo, load_rules(), Budget(seconds=60), check)
     assert forms(memo, 0, "delta") == {(0, 1)}

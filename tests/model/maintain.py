@@ -20,7 +20,7 @@ from cost_model.default import DefaultCostModel
 from tests.model.moments import Changes, Moments, Tables
 from tests.model.scalars import Exact, Row
 from tests.model.semantics import Record, Relation, World, run
-from tidemill.cost.costing import CpuMs, Facts, Read, Rows
+from tidemill.cost.costing import CpuMs, Facts, Read, RowCount
 from tidemill.explain import explained
 from tidemill.memo.check import check
 from tidemill.memo.memo import Memo
@@ -32,7 +32,7 @@ from tidemill.rule.registry import load_rules
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.contract.kinds import Policy
 from tidemill.search.contract.past import Past, PastRun
-from tidemill.search.contract.request import Measured, PlanRequest, Point
+from tidemill.search.contract.request import KnownRows, PlanRequest, UpcomingPoint
 from tidemill.search.contract.run_plan import RunPlan, Step
 from tidemill.search.contract.stored import Piece
 from tidemill.search.keep import compaction
@@ -59,7 +59,7 @@ class Shaken(DefaultCostModel):
 
     seed: int = 0
 
-    def cost(self, op: Op, reads: Sequence[Read], output: Rows, facts: Facts) -> CpuMs:
+    def cost(self, op: Op, reads: Sequence[Read], output: RowCount, facts: Facts) -> CpuMs:
         noise = random.Random(zlib.crc32(f"{self.seed} {op}".encode())).uniform(-6, 6)
         return CpuMs((float(DefaultCostModel.cost(self, op, reads, output, facts)) + 1) * 2.718**noise)
 
@@ -154,8 +154,8 @@ class View:
         steps = [self._expected(still[min(i, len(still) - 1)]) for i in range(len(ahead) + 1)]
         if expected is not None:
             steps = [self._sources([expected])]
-        points = [Point(p, output=False, changes=step) for p, step in zip(ahead, steps, strict=False)]
-        due = Point(1.0, output=True, changes=steps[-1])
+        points = [UpcomingPoint(p, output=False, changes=step) for p, step in zip(ahead, steps, strict=False)]
+        due = UpcomingPoint(1.0, output=True, changes=steps[-1])
         plan = self._plan(first=self.first, price=price, ahead=(*points, due), expected=expected)
         assert plan.kind == "PARTIAL"
         self._execute(plan)
@@ -186,7 +186,7 @@ class View:
     def _sources(self, feeds: Sequence[Changes] | None = None) -> dict[int, SourceChange]:
         return self.moments.sources(feeds, readable=self.mode.readable, telling=self.mode.telling)
 
-    def _measured(self, expected: Changes) -> Measured:
+    def _measured(self, expected: Changes) -> KnownRows:
         line = [*self.moments.line, self.moments.after(expected)]
 
         @cache
@@ -215,7 +215,7 @@ class View:
         }
 
     def _request(
-        self, *, first: bool, price: float = 1.0, ahead: tuple[Point, ...] = (), expected: Changes | None = None
+        self, *, first: bool, price: float = 1.0, ahead: tuple[UpcomingPoint, ...] = (), expected: Changes | None = None
     ) -> PlanRequest:
         sources, feeds = self._sources(), self.moments.feeds
         packs = frozenset(PACKS)
@@ -257,7 +257,7 @@ class View:
         first: bool,
         keep: float | None = None,
         price: float = 1.0,
-        ahead: tuple[Point, ...] = (),
+        ahead: tuple[UpcomingPoint, ...] = (),
         expected: Changes | None = None,
     ) -> ExplainedPlan:
         rules = tuple(r for r in load_rules() if r.name not in self.mode.off)

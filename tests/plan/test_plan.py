@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemill.plan.columns import Columns
+from tidemill.plan.columns import ColumnIds
 from tidemill.plan.expr import Cast, Col, Evaluate, Expr, Fn, Handle, Lit, walk
 from tidemill.plan.normal import normalise
 from tidemill.plan.ops import Join, Limit, Project, Tree
@@ -30,7 +30,7 @@ def props(found: Query, tree: Tree | None = None) -> Props:
     """Properties of a whole tree; source 0 has changed."""
     tree = tree or normalise(found.root)
     inputs = [props(found, i) for i in tree.inputs]
-    return derive(tree.op, inputs, found, Columns(found))
+    return derive(tree.op, inputs, found, ColumnIds(found))
 
 
 @pytest.mark.parametrize(

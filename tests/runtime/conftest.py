@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tidemill.runtime.run.jobs import Execution
+from tidemill.runtime.run.jobs import SparkJobs
 
 SUMMARY = """SELECT cat, SUM(IF(cost IS NULL, price, -cost)) AS gross, COUNT(*) AS n
              FROM sales LEFT OUTER JOIN returns ON sales.o_id = returns.o_id GROUP BY cat"""
@@ -50,11 +50,11 @@ def fails(spark: SparkSession) -> Callable[[str, str], PySparkException]:
 def executed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The bound plans of the jobs that are run meanwhile."""
     plans: list[dict[str, Any]] = []
-    run = Execution._run
+    run = SparkJobs._run
 
-    def noted(self: Execution, plan: dict[str, Any], *rest: Any) -> Mapping[str, Any]:
+    def noted(self: SparkJobs, plan: dict[str, Any], *rest: Any) -> Mapping[str, Any]:
         plans.append(plan)
         return run(self, plan, *rest)
 
-    monkeypatch.setattr(Execution, "_run", noted)
+    monkeypatch.setattr(SparkJobs, "_run", noted)
     return plans

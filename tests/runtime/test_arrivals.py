@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from tidemill.errors import TidemillError
 from tidemill.runtime.view.arrivals import (
     CYCLES,
+    ArrivalInterval,
     Arrived,
-    Interval,
+    ArrivedRows,
+    ObservedRun,
     Outlook,
     Profile,
-    Rows,
-    Run,
     expectations,
     hours,
     intervals,
@@ -43,12 +43,12 @@ class Log:
 
     def __init__(self, schedule: Sequence[Point] = CLOCK) -> None:
         self.schedule = schedule
-        self.runs: list[Run] = []
+        self.runs: list[ObservedRun] = []
         self.output = 0
-        self.since: dict[str, Rows | None] = {}
+        self.since: dict[str, ArrivedRows | None] = {}
         self.ran(len(schedule), 0.0, created=True)
 
-    def ran(self, point: int, hour: float, created: bool = False, **came: Rows | int | None) -> Log:
+    def ran(self, point: int, hour: float, created: bool = False, **came: ArrivedRows | int | None) -> Log:
         """`came`: inserts, or inserts and deletes; None: nobody counted."""
         for source in {*came, *self.since}:
             new = came.get(source, 0)
@@ -59,7 +59,7 @@ class Log:
         last = point == len(self.schedule)
         since = None if created else self.output
         arrived = Arrived(place(self.schedule, point), last, since, {} if created else dict(self.since))
-        self.runs.append(Run(len(self.runs), hour * HOUR, arrived, created))
+        self.runs.append(ObservedRun(len(self.runs), hour * HOUR, arrived, created))
         if self.schedule[point - 1].output:
             self.output, self.since = len(self.runs) - 1, {}
         return self
@@ -67,7 +67,7 @@ class Log:
     def outlook(self, *expect: Expectation, said: int | None = None) -> Outlook:
         """As the last run sees it, which is not committed yet."""
         *past, present = self.runs
-        runs = [*past, Run(None, present.at, present.arrived)]
+        runs = [*past, ObservedRun(None, present.at, present.arrived)]
         return Outlook(self.schedule, {e.table[0]: e for e in expect}, runs, said, UTC)
 
 
@@ -120,7 +120,7 @@ def test_rows_per_day_by_hand_take_as_long_as_they_did() -> None:
     ],
 )
 def test_rows_per_cycle_are_what_has_not_arrived(
-    schedule: tuple[Point, ...], arrived: int, expected: list[Rows]
+    schedule: tuple[Point, ...], arrived: int, expected: list[ArrivedRows]
 ) -> None:
     log = Log(schedule).ran(1, 8, t=arrived)
     assert log.outlook(Expectation(("t",), 2000, "CYCLE", 10.0)).ahead("t", 1) == expected
@@ -238,22 +238,24 @@ def test_nothing_is_known_at_first() -> None:
 def test_rows_that_nobody_counted_make_the_interval_longer() -> None:
     log = Log()
     log.runs += [
-        Run(1, 8 * HOUR, Arrived("a", False, 0, {"t": None})),
-        Run(2, 24 * HOUR, Arrived("b", True, 0, {"t": (48, 0)})),
+        ObservedRun(1, 8 * HOUR, Arrived("a", False, 0, {"t": None})),
+        ObservedRun(2, 24 * HOUR, Arrived("b", True, 0, {"t": (48, 0)})),
     ]
-    assert intervals(log.runs, "t") == [Interval("AT '24:00'", "b", 0.0, 24 * HOUR, (48, 0))]
+    assert intervals(log.runs, "t") == [ArrivalInterval("AT '24:00'", "b", 0.0, 24 * HOUR, (48, 0))]
 
 
 @pytest.mark.parametrize("since", [None, 7])
 def test_a_run_whose_beginning_is_not_known_tells_nothing(since: int | None) -> None:
-    runs = [Run(8, 0.0, Arrived("a", False, since, {"t": (5, 0)}))]
+    runs = [ObservedRun(8, 0.0, Arrived("a", False, since, {"t": (5, 0)}))]
     assert intervals(runs, "t") == []
 
 
 def test_counts_that_shrink_are_none() -> None:
     """Two counts of one change may differ: estimates of a source that counts files."""
-    runs = [Run(0, 0.0, Arrived("b", True, None, {}))]
-    runs += [Run(i, i * HOUR, Arrived("a", False, 0, {"t": rows})) for i, rows in ((1, (9.0, 2.0)), (2, (7.0, 3.0)))]
+    runs = [ObservedRun(0, 0.0, Arrived("b", True, None, {}))]
+    runs += [
+        ObservedRun(i, i * HOUR, Arrived("a", False, 0, {"t": rows})) for i, rows in ((1, (9.0, 2.0)), (2, (7.0, 3.0)))
+    ]
     assert [i.rows for i in intervals(runs, "t")] == [(9, 2), (0, 1)]
 
 
@@ -267,7 +269,10 @@ def test_a_stretch_never_seen_is_foreseen_by_the_clock() -> None:
 
 
 def test_hours_never_seen_have_the_rate_of_all() -> None:
-    past = [Interval("a", "b", 0.0, 10 * HOUR, (1000, 10)), Interval("b", "c", 10 * HOUR, 20 * HOUR, (0, 0))]
+    past = [
+        ArrivalInterval("a", "b", 0.0, 10 * HOUR, (1000, 10)),
+        ArrivalInterval("b", "c", 10 * HOUR, 20 * HOUR, (0, 0)),
+    ]
     profile = Profile.of(past, UTC)
     assert profile.between(20 * HOUR, 2 * HOUR) == pytest.approx((100, 1))
     assert profile.between(9 * HOUR, 2 * HOUR) == pytest.approx((100, 1))
@@ -275,14 +280,14 @@ def test_hours_never_seen_have_the_rate_of_all() -> None:
 
 
 def test_a_rate_is_not_believed_for_longer_than_it_was_seen() -> None:
-    profile = Profile.of([Interval("a", "b", 0.0, 60.0, (1000, 0))], UTC)
+    profile = Profile.of([ArrivalInterval("a", "b", 0.0, 60.0, (1000, 0))], UTC)
     assert profile.between(0, 60.0) == pytest.approx((1000, 0))
     assert profile.between(0, 61.0) is None
     assert Profile.of([], UTC).between(0, 0) is None
 
 
 def test_the_time_of_day_is_that_of_the_zone() -> None:
-    past = [Interval("a", "b", 0.0, HOUR, (60, 0)), Interval("b", "a", HOUR, 24 * HOUR, (0, 0))]
+    past = [ArrivalInterval("a", "b", 0.0, HOUR, (60, 0)), ArrivalInterval("b", "a", HOUR, 24 * HOUR, (0, 0))]
     for zone, hour in (("UTC", 0), ("+05:30", 5), ("-01:00", 23), ("Asia/Tokyo", 9)):
         profile = Profile.of(past, zone_of(zone))
         assert profile.inserts[hour] == max(profile.inserts) > 0, zone
@@ -316,7 +321,7 @@ expectation = st.none() | st.builds(
 @given(st.sampled_from([CLOCK, BY_HAND]), steps, expectation, st.integers(1, 3))
 def test_whatever_has_been_the_answer_is_a_number_of_rows(
     schedule: tuple[Point, ...],
-    runs: list[tuple[int, float, Rows | None]],
+    runs: list[tuple[int, float, ArrivedRows | None]],
     said: Expectation | None,
     number: int,
 ) -> None:
@@ -363,6 +368,6 @@ def test_tables_that_the_query_does_not_read_or_twice(tables: list[str]) -> None
 
 
 @given(st.dictionaries(st.text(), rows), st.none() | st.integers(0))
-def test_what_is_recorded_is_read_again(known: dict[str, Rows | None], since: int | None) -> None:
+def test_what_is_recorded_is_read_again(known: dict[str, ArrivedRows | None], since: int | None) -> None:
     arrived = Arrived("AT '08:00'", False, since, known)
     assert Arrived.from_json(arrived.to_json()) == arrived

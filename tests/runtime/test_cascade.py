@@ -61,7 +61,7 @@ def between(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, Callable
     count = 0
     perform = runs.perform
 
-    def patched(*args: Any) -> runs.Done:
+    def patched(*args: Any) -> runs.RunOutcome:
         nonlocal count
         done = perform(*args)
         count += 1

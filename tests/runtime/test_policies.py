@@ -126,16 +126,16 @@ def test_a_long_search_runs_in_a_process_of_its_own(
     spark: SparkSession, events: str, oracle: Oracle, refresh: Refresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The filling and runs of a new kind; what is remembered is not searched for."""
-    pool = searchers.Searchers()
+    pool = searchers.SearchPool()
     monkeypatch.setattr(planning, "SEARCHERS", pool)
     asked: list[PlanRequest] = []
 
-    def noted(searcher: searchers.Searcher, request: PlanRequest) -> RunPlan | str:
+    def noted(searcher: searchers.SearchWorker, request: PlanRequest) -> RunPlan | str:
         asked.append(request)
         return search(searcher, request)
 
-    search = searchers.Searcher.search
-    monkeypatch.setattr(searchers.Searcher, "search", noted)
+    search = searchers.SearchWorker.search
+    monkeypatch.setattr(searchers.SearchWorker, "search", noted)
     monkeypatch.setattr(searchers, "plan_run", lambda request: pytest.fail(f"searched here: {request}"))
     spark.conf.set("spark.tidemill.search.processes", "1")
     try:

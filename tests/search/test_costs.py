@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cost_model.default import MODEL
-from tidemill.cost.costing import BROADCAST_ROWS, Facts, Read, Rows, row_bytes
+from tidemill.cost.costing import BROADCAST_ROWS, Facts, Read, RowCount, row_bytes
 from tidemill.cost.kept import KeptRows, StateRows
 from tidemill.plan.kinds import JoinKind, StatePart
 from tidemill.plan.ops import HeldScan, Join, Keys, Op, ResultScan, StateScan
@@ -21,11 +21,11 @@ ROWS = 200_000.0
 
 
 def side(rows: float, width: int = NARROW, form: FormKind = SNAPSHOT) -> Read:
-    return Read(0, Rows(rows), form, row_bytes=width)
+    return Read(0, RowCount(rows), form, row_bytes=width)
 
 
 def cost(op: Op, *reads: Read) -> float:
-    return float(MODEL.cost(op, reads, Rows(0.0), FACTS))
+    return float(MODEL.cost(op, reads, RowCount(0.0), FACTS))
 
 
 @pytest.mark.parametrize("kind", ["inner", "left", "semi", "anti", "existence"])

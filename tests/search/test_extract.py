@@ -13,7 +13,7 @@ from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Changes, Net, Scan, StateScan
 from tidemill.search.choose.allowed import AllBut, Allowed
 from tidemill.search.choose.extract import Extractor
-from tidemill.search.space.space import step_of
+from tidemill.search.space.space import transition_of
 from tidemill.text.parser import parse_query
 from tidemill.tvr.form import DELTA, NEW, OLD, SNAPSHOT, SYMBOLIC, at, over
 from tidemill.tvr.timeline import Timeline
@@ -27,13 +27,13 @@ CHANGE = SourceChange(changed=True, old_readable=True, rows=1e7, inserts=1e4, de
 )
 def test_small_direct_changes_are_looked_at_as_they_are(direct: bool, deletes: float, netted: bool) -> None:
     source = SourceChange(True, True, rows=1e6, inserts=10.0, deletes=deletes, direct=direct)
-    assert bool(step_of({0: source}).mixed) == netted
+    assert bool(transition_of({0: source}).mixed) == netted
 
 
 def cyclic() -> tuple[Memo, Extractor, int, int]:
     """A delta from the new snapshot, the new snapshot from the delta; the delta from the source as well."""
     query = parse_query("source 0 t [a: long, b: long] rows=10000000\nscan 0 [#0 := a, #1 := b]")
-    memo = Memo(query, Timeline((step_of({0: CHANGE}),)))
+    memo = Memo(query, Timeline((transition_of({0: CHANGE}),)))
     memo.register(query.root)
     delta, new = memo.change(0, DELTA), memo.moment(0, SNAPSHOT, old=False)
     memo.add(delta, Node(Net((0, 1)), (Ref(0, at(SNAPSHOT, NEW)),)), "r", "p")

@@ -11,7 +11,7 @@ import pytest
 from tests.search.test_planner import SOURCES, SUMS, change
 from tidemill.plan.change import SourceChange
 from tidemill.search.contract.past import Past, PastRun
-from tidemill.search.contract.request import PlanRequest, Point
+from tidemill.search.contract.request import PlanRequest, UpcomingPoint
 from tidemill.search.contract.stored import Piece
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.search.service import plan_cache
@@ -123,7 +123,7 @@ def test_sizes_that_moved_are_planned_anew(other: dict[str, Any]) -> None:
 def test_what_is_of_the_moment_is_not_remembered() -> None:
     """Early work, and putting pieces together."""
     planner = Planner()
-    early = request(price=0.1, ahead=(Point(1.0, True, {n: change() for n in range(3)}),))
+    early = request(price=0.1, ahead=(UpcomingPoint(1.0, True, {n: change() for n in range(3)}),))
     pieces = {name: [Piece(1, 1000, 1000, 0), *[Piece(1, 10, 10, 1)] * 25] for name in STATES}
     assert any(step.mode == "compact" for step in plan_run(request(pieces=pieces)).steps)
     assert planner.searches(early, early, request(pieces=pieces), request(pieces=pieces)) == 4

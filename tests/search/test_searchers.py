@@ -20,13 +20,13 @@ from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.rule.engine import RuleFailedError
 from tidemill.search.contract.past import Past, PastRun
-from tidemill.search.contract.request import PlanRequest, Point
+from tidemill.search.contract.request import PlanRequest, UpcomingPoint
 from tidemill.search.contract.stored import Piece
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.search.service import pool as searchers
 from tidemill.search.service.messages import plan_from_json, plan_to_json, request_from_json, request_to_json
 from tidemill.search.service.planner import plan_run
-from tidemill.search.service.pool import Searchers, is_long
+from tidemill.search.service.pool import SearchPool, is_long
 from tidemill.search.service.worker import serve
 from tidemill.settings import PACKS, PlannerSettings
 from tidemill.text.parser import parse_query
@@ -35,9 +35,9 @@ LONG = "full join of full joins"
 
 
 @pytest.fixture
-def pool() -> Iterator[Searchers]:
+def pool() -> Iterator[SearchPool]:
     """No process yet; none is left."""
-    found = Searchers()
+    found = SearchPool()
     yield found
     assert found.busy == 0
     found.end()
@@ -75,7 +75,7 @@ def test_a_request_is_what_it_was() -> None:
         pieces={"s1": [Piece(1, 10, 10, 0), Piece(1, 2, 2, 1)]},
         standing={"s1": 1},
         between=({0: change}, {1: change}),
-        ahead=(Point(0.5, output=True, changes={0: change}, number=2),),
+        ahead=(UpcomingPoint(0.5, output=True, changes={0: change}, number=2),),
         cycle={0: (5.0, 0.0)},
         past=Past([PastRun("FULL", 10.0, 20.0)]),
         settings=PlannerSettings(prefer="delta", time_limit=1.5),
@@ -100,7 +100,7 @@ def test_a_plan_is_what_it_was(name: str, first: bool) -> None:
 # -- in a process -----------------------------------------------------------------------------------------------------
 
 
-def test_a_process_finds_the_same_plans(pool: Searchers) -> None:
+def test_a_process_finds_the_same_plans(pool: SearchPool) -> None:
     requests = [r for r in map(asked, VIEWS) if is_long(r)][:5]
     assert len(requests) > 2
     for request in requests:
@@ -108,7 +108,7 @@ def test_a_process_finds_the_same_plans(pool: Searchers) -> None:
         assert len(pool.idle) == 1, "it is kept for the next search"
 
 
-def test_rules_run_elsewhere(pool: Searchers, tmp_path: Path) -> None:
+def test_rules_run_elsewhere(pool: SearchPool, tmp_path: Path) -> None:
     seen = tmp_path / "pid"
     settings = rules(tmp_path, f"print('not an answer'); Path({str(seen)!r}).write_text(str(os.getpid()))")
     pool.plan(asked(LONG, settings=settings))
@@ -116,7 +116,7 @@ def test_rules_run_elsewhere(pool: Searchers, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("processes", [0, 2])
-def test_what_is_short_is_looked_for_here(pool: Searchers, processes: int) -> None:
+def test_what_is_short_is_looked_for_here(pool: SearchPool, processes: int) -> None:
     name = LONG if processes == 0 else next(name for name in VIEWS if not is_long(asked(name)))
     plan = pool.plan(asked(name, settings=PlannerSettings(processes=processes)))
     assert plan.steps
@@ -126,11 +126,11 @@ def test_what_is_short_is_looked_for_here(pool: Searchers, processes: int) -> No
 
 def test_points_to_come_make_a_search_long() -> None:
     name = next(name for name in VIEWS if not is_long(asked(name)) and "join" in name)
-    point = Point(1.0, output=True, changes={})
+    point = UpcomingPoint(1.0, output=True, changes={})
     assert is_long(asked(name, ahead=(point, point)))
 
 
-def test_so_many_at_a_time(pool: Searchers, tmp_path: Path) -> None:
+def test_so_many_at_a_time(pool: SearchPool, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     seen.mkdir()
     settings = replace(rules(tmp_path, f"open(f'{seen}/{{os.getpid()}}', 'w').close()"), processes=2)
@@ -144,7 +144,7 @@ def test_so_many_at_a_time(pool: Searchers, tmp_path: Path) -> None:
 # -- what goes wrong --------------------------------------------------------------------------------------------------
 
 
-def test_an_error_of_the_search_is_met_here(pool: Searchers, tmp_path: Path) -> None:
+def test_an_error_of_the_search_is_met_here(pool: SearchPool, tmp_path: Path) -> None:
     settings = rules(tmp_path, "raise ValueError('it is a Tuesday')")
     with pytest.raises(RuleFailedError, match="it is a Tuesday"):
         pool.plan(asked(LONG, settings=settings))
@@ -152,7 +152,7 @@ def test_an_error_of_the_search_is_met_here(pool: Searchers, tmp_path: Path) -> 
     assert pool.plan(asked(LONG)).steps
 
 
-def test_a_refusal_is_met_here(pool: Searchers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_is_met_here(pool: SearchPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searchers, "LONG", 1)
     refused = asked("two opaque operators alike")
     assert is_long(refused)
@@ -163,7 +163,7 @@ def test_a_refusal_is_met_here(pool: Searchers, monkeypatch: pytest.MonkeyPatch)
     assert here.value.message == there.value.message
 
 
-def test_a_process_that_was_killed(pool: Searchers, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_process_that_was_killed(pool: SearchPool, caplog: pytest.LogCaptureFixture) -> None:
     wanted = plan_to_json(pool.plan(asked(LONG)))
     os.kill(pool.idle[0].pid, signal.SIGKILL)
     os.waitid(os.P_PID, pool.idle[0].pid, os.WEXITED | os.WNOWAIT)
@@ -174,14 +174,14 @@ def test_a_process_that_was_killed(pool: Searchers, caplog: pytest.LogCaptureFix
     assert len(pool.idle) == 1
 
 
-def test_one_that_is_killed_while_it_searches(pool: Searchers, tmp_path: Path) -> None:
+def test_one_that_is_killed_while_it_searches(pool: SearchPool, tmp_path: Path) -> None:
     here = os.getpid()
     settings = rules(tmp_path, f"os.getpid() == {here} or os.kill(os.getpid(), 9)")
     assert pool.plan(asked(LONG, settings=settings)).steps
     assert pool.idle == []
 
 
-def test_an_answer_that_cannot_be_read(pool: Searchers, tmp_path: Path) -> None:
+def test_an_answer_that_cannot_be_read(pool: SearchPool, tmp_path: Path) -> None:
     here = os.getpid()
     answer = "[os.write(fd, b'{no JSON\\n') for fd in range(3, 9) if os.path.exists(f'/proc/self/fd/{fd}')]"
     settings = rules(tmp_path, f"os.getpid() == {here} or {answer}")
@@ -189,7 +189,7 @@ def test_an_answer_that_cannot_be_read(pool: Searchers, tmp_path: Path) -> None:
     assert (pool.idle, pool.busy) == ([], 0)
 
 
-def test_none_can_be_started(pool: Searchers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_none_can_be_started(pool: SearchPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     assert pool.plan(asked(LONG)).steps
     assert (pool.idle, pool.busy) == ([], 0)
@@ -212,7 +212,7 @@ def path() -> dict[str, str]:
     return searchers.environment(os.environ, sys.path)
 
 
-def test_it_knows_no_way_to_the_jvm(pool: Searchers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_knows_no_way_to_the_jvm(pool: SearchPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_SECRET", "s3cret")
     seen = tmp_path / "environment"
     pool.plan(asked(LONG, settings=rules(tmp_path, f"Path({str(seen)!r}).write_text(repr(dict(os.environ)))")))

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.planning import over
 from tests.search.test_cases import SOURCES, VIEWS
-from tidemill.search.choose.settle import Given, Place, SettledChoices, SettlingProblem
+from tidemill.search.choose.settle import Place, SettledChoices, SettlingProblem, WrittenAt
 from tidemill.search.service.planner import plan_run
 from tidemill.settings import PlannerSettings
 from tidemill.text.parser import parse_query
@@ -21,7 +21,7 @@ def test_only_what_reads_the_difference_is_looked_at_again(name: str, points: in
     compared = 0
 
     def settle(
-        self: SettlingProblem, given: Mapping[Place, Given], near: Sequence[SettledChoices] = ()
+        self: SettlingProblem, given: Mapping[Place, WrittenAt], near: Sequence[SettledChoices] = ()
     ) -> SettledChoices:
         nonlocal compared
         found, expected = plain(self, given, near), SettledChoices(self, given)

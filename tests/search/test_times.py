@@ -12,19 +12,19 @@ import pytest
 from benchmarks.planning import over as over_points
 from cost_model.default import DefaultCostModel
 from tests.search.test_cases import SOURCES, VIEWS
-from tidemill.cost.costing import CpuMs, Facts, Read, Rows
+from tidemill.cost.costing import CpuMs, Facts, Read, RowCount
 from tidemill.explain.document import document
 from tidemill.memo.memo import Memo, Node, Ref
 from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Changes, Negate, Net, Op, Scan, Sum
 from tidemill.search.choose import sharing
 from tidemill.search.choose.extract import Extractor
-from tidemill.search.choose.settle import Run
+from tidemill.search.choose.settle import PlannedRun
 from tidemill.search.choose.sharing import Shared, Start, TimeLimit, cheapest, share
 from tidemill.search.contract.kinds import Policy
-from tidemill.search.contract.request import PlanRequest, Point, planned_with
+from tidemill.search.contract.request import PlanRequest, UpcomingPoint, planned_with
 from tidemill.search.service.planner import plan_run
-from tidemill.search.space.space import step_of
+from tidemill.search.space.space import transition_of
 from tidemill.settings import PlannerSettings
 from tidemill.text.parser import parse_query
 from tidemill.tvr.form import DELTA, NEW, OLD, SNAPSHOT, SYMBOLIC, Span, at, over
@@ -42,7 +42,7 @@ class Fixed(DefaultCostModel):
     to_save: float = 5.0
     to_load: float = 4.0
 
-    def cost(self, op: Op, reads: Sequence[Read], output: Rows, facts: Facts) -> CpuMs:
+    def cost(self, op: Op, reads: Sequence[Read], output: RowCount, facts: Facts) -> CpuMs:
         return CpuMs((self.costs or {}).get(type(op), 0.0))
 
     def save(self, rows: float) -> CpuMs:
@@ -60,12 +60,12 @@ def extractor(
     memo: Memo, model: Fixed, steps: Sequence[SourceChange], prices: Sequence[float], prefer: str | None = None
 ) -> Extractor:
     facts = Facts(memo.query, tuple({0: s} for s in steps), {})
-    runs = [Run(i + 1, price) for i, price in enumerate(prices)]
+    runs = [PlannedRun(i + 1, price) for i, price in enumerate(prices)]
     return Extractor(memo, model, facts, prefer=prefer, runs=runs)
 
 
 def over_steps(*steps: SourceChange) -> Memo:
-    memo = Memo(parse_query(QUERY), Timeline(tuple(step_of({0: s}) for s in steps)))
+    memo = Memo(parse_query(QUERY), Timeline(tuple(transition_of({0: s}) for s in steps)))
     memo.register(memo.query.root)
     return memo
 
@@ -145,7 +145,9 @@ def test_a_filling_is_prepared_at_the_cheapest_point(price: float, ahead: list[f
     """Two million rows are there, one per cent more are expected until each point; the last one costs 1."""
     there = {0: SourceChange(changed=True, old_readable=True, rows=2e6, inserts=2e6, deletes=0.0)}
     more = {0: SourceChange(changed=True, old_readable=True, rows=2.02e6, inserts=2e4, deletes=0.0)}
-    points = planned_with([*(Point(p, output=False, changes=more) for p in ahead), Point(1.0, True, more)])
+    points = planned_with(
+        [*(UpcomingPoint(p, output=False, changes=more) for p in ahead), UpcomingPoint(1.0, True, more)]
+    )
     request = PlanRequest(parse_query(SUMS), "AUTO", there, frozenset(), first=True, full_reason=None)
     plan = plan_run(replace(request, price=price, ahead=points))
     assert plan.kind == "PARTIAL"
@@ -177,7 +179,7 @@ def test_what_is_expected_to_come_decides_whether_early_work_pays(
         {0: SourceChange(changed=n > 0, old_readable=True, rows=1e6, inserts=n, deletes=n)} for n in (1e5, more)
     )
     request = PlanRequest(parse_query(MAXIMA), policy, here, frozenset(), first=False, full_reason=None)
-    plan = plan_run(replace(request, price=price, ahead=planned_with([Point(1.0, True, later)])))
+    plan = plan_run(replace(request, price=price, ahead=planned_with([UpcomingPoint(1.0, True, later)])))
     assert [s.target for s in plan.steps if s.target != "shared"] == (["held"] if early else [])
 
 
@@ -292,5 +294,5 @@ def test_the_objective(objective: str, early: bool) -> None:
     more = {0: SourceChange(changed=True, old_readable=True, rows=2.02e6, inserts=2e4, deletes=0.0)}
     settings = PlannerSettings(objective=objective)
     request = PlanRequest(parse_query(SUMS), "AUTO", there, frozenset(), True, None, settings, price=10.0)
-    plan = plan_run(replace(request, ahead=(Point(1.0, True, more),)))
+    plan = plan_run(replace(request, ahead=(UpcomingPoint(1.0, True, more),)))
     assert [s.mode for s in plan.steps] == (["base"] if early else [])

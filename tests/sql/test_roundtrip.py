@@ -18,7 +18,7 @@ from tidemill.sql.render import create_text, name_text, number_text, string_text
 from tidemill.sql.statements import (
     AtProgress,
     AtTime,
-    Column,
+    ColumnClause,
     Create,
     Cron,
     Every,
@@ -86,7 +86,9 @@ creates = st.builds(
     name=name,
     schedule=schedules(),
     query=query | iterations,
-    columns=st.lists(st.builds(Column, part, st.none() | text), max_size=3, unique_by=lambda c: c.name).map(tuple),
+    columns=st.lists(st.builds(ColumnClause, part, st.none() | text), max_size=3, unique_by=lambda c: c.name).map(
+        tuple
+    ),
     comment=st.none() | text,
     format=st.none() | st.sampled_from(["parquet", "delta", "org.x.Source"]),
     partitioned_by=st.lists(part, max_size=2).map(tuple),

@@ -15,7 +15,7 @@ from tidemill.sql.statements import (
     Alter,
     AtProgress,
     AtTime,
-    Column,
+    ColumnClause,
     Create,
     Cron,
     Describe,
@@ -72,7 +72,7 @@ STATEMENTS: list[tuple[str, Statement]] = [
             ("c", "d", "v`w"),
             ON_DEMAND,
             "TABLE t",
-            columns=(Column("a"), Column("b c", "it's"), Column("d", "\\n")),
+            columns=(ColumnClause("a"), ColumnClause("b c", "it's"), ColumnClause("d", "\\n")),
         ),
     ),
     (
@@ -253,7 +253,7 @@ def test_any_word_may_name_a_view(name: str) -> None:
     statement = parse(f"CREATE INCREMENTAL VIEW {name} SCHEDULE (ON DEMAND) AS SELECT 1").statement
     assert statement == Create((name.strip("`"),), ON_DEMAND, "SELECT 1")
     listed = parse(f"CREATE INCREMENTAL VIEW x.{name} ({name}) SCHEDULE (ON DEMAND) AS SELECT 1").statement
-    assert listed == Create(("x", name.strip("`")), ON_DEMAND, "SELECT 1", columns=(Column(name.strip("`")),))
+    assert listed == Create(("x", name.strip("`")), ON_DEMAND, "SELECT 1", columns=(ColumnClause(name.strip("`")),))
 
 
 @pytest.mark.parametrize(

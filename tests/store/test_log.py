@@ -294,7 +294,7 @@ def test_a_stage_that_is_not_kept_goes_away(files: Files, location: str) -> None
         with Stage(files, location, 3) as stage:
             folders = fill(stage)
             assert len(set(folders)) == 4
-            stage.settle([{"path": f"{folders[0]}/part-0.parquet", "bytes": 1, "modified": 1}])
+            stage.move_into_place([{"path": f"{folders[0]}/part-0.parquet", "bytes": 1, "modified": 1}])
             assert files.exists(f"{location}/part-0.parquet")
             raise RuntimeError
 

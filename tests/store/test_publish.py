@@ -41,7 +41,7 @@ def test_a_plain_table_reads_exactly_the_listed_files(
     with Stage(files, place, 0) as stage:
         for values in ([1, 2], [3, 4]):
             written = write(spark, files, stage.data(), values)
-            live.append(stage.settle(written) if settled else written)
+            live.append(stage.move_into_place(written) if settled else written)
         stage.keep()
     assert publish.published(files, place) is None
     assert publish.publish(files, place, 0, live[0])
@@ -72,7 +72,7 @@ def test_only_two_manifests_stay_and_older_runs_are_not_published_again(files: F
 
 def test_publishing_is_redone_after_a_crash(spark: SparkSession, files: Files, location: str, table: str) -> None:
     with Stage(files, location, 7) as stage:
-        listed = stage.settle(write(spark, files, stage.data(), [7]))
+        listed = stage.move_into_place(write(spark, files, stage.data(), [7]))
         stage.keep()
     publish.publish(files, location, 6, [])
     files.write(f"{location}/_spark_metadata/.7.compact.0000.tmp", "half of a manif")  # what a crash leaves

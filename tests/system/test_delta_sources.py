@@ -10,7 +10,7 @@ from pyspark.sql import Row
 
 from tests.conftest import location_of
 from tests.system.conftest import Jobs, World
-from tidemill.runtime.run.jobs import Execution
+from tidemill.runtime.run.jobs import SparkJobs
 
 pytestmark = pytest.mark.slow
 
@@ -286,7 +286,7 @@ def test_changes_between_pin_and_read(fresh: World, what: str, monkeypatch: pyte
     world.view("auto", "SELECT k, v FROM t", "AUTO")
     world.change("UPDATE t SET v = 30 WHERE k = 3")
     wanted = world.rows("SELECT k, v FROM t")
-    original = Execution.write
+    original = SparkJobs.write
     disturbed: list[bool] = []
 
     def write(*args: object, **named: object) -> object:
@@ -303,7 +303,7 @@ def test_changes_between_pin_and_read(fresh: World, what: str, monkeypatch: pyte
                     world.change("UPDATE t SET v = 31 WHERE k = 3")
         return original(*args, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Execution, "write", write)
+    monkeypatch.setattr(SparkJobs, "write", write)
     if what == "restored":
         spark.sql("REFRESH INCREMENTAL VIEW auto").collect()
         assert world.rows("SELECT * FROM auto") == wanted

@@ -14,7 +14,7 @@ from pyspark.sql import Row, SparkSession
 from tests.conftest import files_under, location_of
 from tests.system.conftest import Jobs, World
 from tests.system.files import parts, put, remove
-from tidemill.runtime.run.jobs import Execution
+from tidemill.runtime.run.jobs import SparkJobs
 
 pytestmark = pytest.mark.slow
 
@@ -262,7 +262,7 @@ def test_files_that_change_between_pin_and_read(
     world.change(f"CREATE TABLE t ({COLUMNS}) USING csv", "INSERT INTO t VALUES (1, 1)")
     world.view("v", "SELECT k, v FROM t", "AUTO")
     file = put(spark, [(3, 3)], COLUMNS, location_of(spark, "t") / "file", "csv")
-    original = Execution.write
+    original = SparkJobs.write
     disturbed: list[bool] = []
 
     def write(*args: object, **named: object) -> object:
@@ -276,7 +276,7 @@ def test_files_that_change_between_pin_and_read(
                 put(spark, [(5, 5)], COLUMNS, file.with_name("later"), "csv")
         return original(*args, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Execution, "write", write)
+    monkeypatch.setattr(SparkJobs, "write", write)
     clauses = "FULL" if full else ""
     held = files_under(location_of(spark, "v"))
     if what == "added":

@@ -47,14 +47,14 @@ class Fitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FittedLine:
     """CPU milliseconds by size: `fixed` at size 0, `slope` for each unit more."""
 
     fixed: float
     slope: float
 
 
-def line(points: Iterable[tuple[float, float]]) -> Line:
+def line(points: Iterable[tuple[float, float]]) -> FittedLine:
     """The line of least squares through points (size, CPU milliseconds) of two sizes or more.
 
     >>> line([(0, 5.0), (10, 7.0), (20, 9.0)])
@@ -63,7 +63,7 @@ def line(points: Iterable[tuple[float, float]]) -> Line:
     found = list(points)
     x, y = fmean(p[0] for p in found), fmean(p[1] for p in found)
     slope = sum((p[0] - x) * (p[1] - y) for p in found) / sum((p[0] - x) ** 2 for p in found)
-    return Line(y - slope * x, slope)
+    return FittedLine(y - slope * x, slope)
 
 
 def fitted(recipes: Mapping[str, Recipe], samples: Samples, shipped: Mapping[str, float]) -> dict[str, Fitted]:
@@ -78,16 +78,16 @@ def fitted(recipes: Mapping[str, Recipe], samples: Samples, shipped: Mapping[str
     return found
 
 
-def _value(recipe: Recipe, lines: Mapping[str, Line]) -> float:
+def _value(recipe: Recipe, lines: Mapping[str, FittedLine]) -> float:
     of = lines[recipe.benchmark]
-    base = Line(0.0, 0.0) if recipe.base is None else lines[recipe.base]
+    base = FittedLine(0.0, 0.0) if recipe.base is None else lines[recipe.base]
     more = of.fixed - base.fixed if recipe.fixed else of.slope - base.slope
     return more / recipe.times
 
 
-def _medians(seen: Mapping[int, Sequence[float]]) -> Line:
+def _medians(seen: Mapping[int, Sequence[float]]) -> FittedLine:
     return line((size, median(times)) for size, times in seen.items())
 
 
-def _of_round(seen: Mapping[int, Sequence[float]], number: int) -> Line:
+def _of_round(seen: Mapping[int, Sequence[float]], number: int) -> FittedLine:
     return line((size, times[number]) for size, times in seen.items())

@@ -15,8 +15,8 @@ from tidemill.plan.ops import HeldScan, Op, ResultScan, StateScan
 from tidemill.plan.query import Query
 from tidemill.tvr.form import FormKind, Time
 
-Rows = NewType("Rows", float)
-NO_ROWS = Rows(0.0)
+RowCount = NewType("RowCount", float)
+NO_ROWS = RowCount(0.0)
 CpuMs = NewType("CpuMs", float)
 """Executor CPU milliseconds."""
 BROADCAST_ROWS = 500_000
@@ -47,7 +47,7 @@ class Facts:
     steps: tuple[Mapping[int, SourceChange], ...]
     selectivity: Mapping[tuple[Expr, ...], float]
     kept: KeptRows = NOTHING_COUNTED
-    known: Mapping[int, Rows] = field(default_factory=dict)
+    known: Mapping[int, RowCount] = field(default_factory=dict)
     sizes: Mapping[int, float] = field(default_factory=dict)
     distinct: Distinct | None = None
 
@@ -120,14 +120,14 @@ class Read:
     """
 
     group: int
-    rows: Rows
+    rows: RowCount
     form: FormKind | None
-    from_base: Rows = NO_ROWS
+    from_base: RowCount = NO_ROWS
     row_bytes: int = PART_ROW_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class OperatorWork:
     """An operator of a plan at a run.
 
     Attributes:
@@ -155,11 +155,11 @@ class CostModel(Protocol):
         """Differences below this say nothing: a plan that costs less is good enough."""
         ...
 
-    def rows(self, op: Op, inputs: Sequence[Rows], facts: Facts) -> Rows:
+    def rows(self, op: Op, inputs: Sequence[RowCount], facts: Facts) -> RowCount:
         """Rows that an operator puts out, given those of its inputs."""
         ...
 
-    def cost(self, op: Op, reads: Sequence[Read], output: Rows, facts: Facts) -> CpuMs:
+    def cost(self, op: Op, reads: Sequence[Read], output: RowCount, facts: Facts) -> CpuMs:
         """CPU time of the operator alone."""
         ...
 
@@ -167,7 +167,7 @@ class CostModel(Protocol):
         """CPU time to read and merge so many rows of a state, in so many files."""
         ...
 
-    def total(self, work: Sequence[Work]) -> CpuMs:
+    def total(self, work: Sequence[OperatorWork]) -> CpuMs:
         """CPU time of all operators of a run together."""
         ...
 

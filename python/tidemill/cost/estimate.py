@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from tidemill.cost.costing import CostModel, Facts, Rows
+from tidemill.cost.costing import CostModel, Facts, RowCount
 from tidemill.cost.distinct import Distinct
 from tidemill.cost.guesses import CONDITION_SHARE
 from tidemill.cost.kept import KeptRows
@@ -18,7 +18,7 @@ from tidemill.plan.props import equi_keys
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class SizeInputs:
     """What sizes are estimated from."""
 
     memo: Memo
@@ -27,7 +27,7 @@ class Sizes:
 
 
 def estimate(
-    sizes: Sizes, root: int, states: Mapping[str, int], measured: KeptRows, partial: Collection[str] = ()
+    sizes: SizeInputs, root: int, states: Mapping[str, int], measured: KeptRows, partial: Collection[str] = ()
 ) -> tuple[Facts, Mapping[int, float]]:
     """The facts of a planning call, and the rows of each relation before filters.
 
@@ -40,7 +40,7 @@ def estimate(
         partial: states with more rows than the relation that they keep parts of.
     """
     selectivity: dict[tuple[Expr, ...], float] = {}
-    rows: dict[int, Rows] = {}
+    rows: dict[int, RowCount] = {}
     base: dict[int, float] = {}
     counted = ((number, measured.state(name).whole) for name, number in states.items())
     known = {number: size for number, size in counted if size is not None}
@@ -60,7 +60,7 @@ def estimate(
             selectivity[op.condition] = _join_selectivity(sizes.memo, op, inputs, base, distinct)
         estimated = sizes.model.rows(op, [rows[i] for i in inputs], facts)
         size = known.get(tvr.number, estimated)
-        rows[tvr.number] = Rows(min(estimated, size) if tvr.number in at_most else size)
+        rows[tvr.number] = RowCount(min(estimated, size) if tvr.number in at_most else size)
         own = float(rows[tvr.number])
         below = max((base[i] for i in inputs), default=own)
         base[tvr.number] = own if isinstance(op, Scan | Aggregate) else max(below, own)

@@ -11,7 +11,7 @@ from tidemill.memo.events import Reader
 from tidemill.memo.memo import Memo
 from tidemill.rule.engine import Budget, explore
 from tidemill.search.space.seed import Seeding, candidates, keep, keep_result
-from tidemill.search.space.space import step_of
+from tidemill.search.space.space import transition_of
 from tidemill.text.printer import Printer
 from tidemill.tvr.timeline import Timeline
 
@@ -31,7 +31,7 @@ def forms(block: Block, rule: str = "", readers: Sequence[Reader] = ()) -> str:
             raise BlockError(f"line {block.line}: there is no rule {rule}")
         rules = [r for r in rules if r.name in {rule, *block.values("with")}]
     sources = changes_of(block, query)
-    memo = Memo(query, Timeline((replace(step_of(sources), mixed=frozenset()),)), readers)
+    memo = Memo(query, Timeline((replace(transition_of(sources), mixed=frozenset()),)), readers)
     seeding = Seeding(memo, 1, lambda source, _: sources[source].old_readable)
     root = seeding.query(query.root)
     explore(memo, rules, Budget(seconds=SECONDS), check, seeding.snapshots)

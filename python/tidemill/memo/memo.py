@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tidemill.memo.events import Event, EventKind, Reader
-from tidemill.plan.columns import Columns
+from tidemill.plan.columns import ColumnIds
 from tidemill.plan.ops import Aggregate, Changes, Op, QueryOp, Scan, Tree
 from tidemill.plan.props import Props, derive
 from tidemill.plan.query import Query
@@ -89,7 +89,7 @@ class Memo:
 
     def __init__(self, query: Query, timeline: Timeline, readers: Sequence[Reader] = ()) -> None:
         self.query = query
-        self.columns = Columns(query)
+        self.columns = ColumnIds(query)
         self.timeline = timeline
         self.tvrs: list[Tvr] = []
         self.groups: list[Group] = []

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from tidemill.plan.columns import Columns
+from tidemill.plan.columns import ColumnIds
 from tidemill.plan.datatype import type_to_text
 from tidemill.plan.expr import ONE, ZERO, Cast, Evaluate, Expr, Handle, Lit, fn
 from tidemill.plan.query import Call, Query
@@ -169,7 +169,7 @@ def _scale(kind: str) -> int:
     return int(found[2])
 
 
-def additive(query: Query, columns: Columns, expr: Expr) -> Additive | None:
+def additive(query: Query, columns: ColumnIds, expr: Expr) -> Additive | None:
     """How a call can be kept by addition, or None if it cannot (min, max, DISTINCT, first, ...)."""
     info = query.info(expr)
     call = info.aggregate if info else None
@@ -200,7 +200,7 @@ def additive(query: Query, columns: Columns, expr: Expr) -> Additive | None:
     return Additive(call, expr.number, kind, (Part("sum", wide, merge), counted))
 
 
-def order_sensitive(query: Query, columns: Columns, expr: Expr) -> bool:
+def order_sensitive(query: Query, columns: ColumnIds, expr: Expr) -> bool:
     """True if computing a call again over the same bag may give another value (sums of floats, first, lists ...)."""
     info = query.info(expr)
     call = info.aggregate if info else None

@@ -8,7 +8,7 @@ from tidemill.plan.expr import Cast, Col, Evaluate, Expr, Fn, Handle, Lit
 from tidemill.plan.query import Query
 
 
-class Columns:
+class ColumnIds:
     """The columns of one planning call.
 
     Rewriting asks for a column by its role, so that a rule that runs twice makes the same plan twice and the memo can

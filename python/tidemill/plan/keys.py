@@ -29,16 +29,16 @@ On: TypeAlias = tuple[tuple[Expr, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class KeyRequest:
     """Rows are asked for by a key. `nulls`: NULL is a value like any other; otherwise no row with one is asked for."""
 
     on: On
     nulls: bool = True
 
 
-def asked_below(
-    op: QueryOp, asked: Asked, inputs: Sequence[frozenset[int]], query: Query
-) -> tuple[Asked | None, ...] | None:
+def request_below(
+    op: QueryOp, asked: KeyRequest, inputs: Sequence[frozenset[int]], query: Query
+) -> tuple[KeyRequest | None, ...] | None:
     """Of which keys an operator needs its inputs' rows to have its own of some keys: per input; None for all rows.
 
     None altogether where rows of one key may depend on rows of all keys.
@@ -55,11 +55,11 @@ def asked_below(
             return (asked,) if all(e in partition for e, _ in asked.on) else None
         case Project(named) | Aggregate(keys=named):
             on = _renamed(asked.on, dict(named), query)
-            return None if on is None else (Asked(on, asked.nulls),)
+            return None if on is None else (KeyRequest(on, asked.nulls),)
         case Union(columns, branches):
             ways = [dict(zip(columns, map(Col, branch), strict=True)) for branch in branches]
             found = [_renamed(asked.on, way, query) for way in ways]
-            return None if None in found else tuple(Asked(on, asked.nulls) for on in found if on is not None)
+            return None if None in found else tuple(KeyRequest(on, asked.nulls) for on in found if on is not None)
         case Join(kind="inner"):
             return _of_an_inner_join(op, asked, inputs, query)
         case Join(kind) if kind != "full":
@@ -89,8 +89,8 @@ def _renamed(on: On, named: Mapping[int, Expr], query: Query) -> On | None:
 
 
 def _of_a_left_side(
-    op: Join, asked: Asked, inputs: Sequence[frozenset[int]], query: Query
-) -> tuple[Asked | None, ...] | None:
+    op: Join, asked: KeyRequest, inputs: Sequence[frozenset[int]], query: Query
+) -> tuple[KeyRequest | None, ...] | None:
     """Of a join that keeps to its left side's rows: that side, and the other where the key is equal to one there."""
     on, nulls = asked.on, asked.nulls
     left, right = inputs
@@ -101,12 +101,12 @@ def _of_a_left_side(
         return asked, None
     equal = nulls and any(pairs[e][1] for e, _ in on)  # where none is null-safe, a NULL meets nothing
     far = tuple((pairs[e][0], c) for e, c in on)
-    return Asked(on, equal if op.kind == "semi" else nulls), Asked(far, equal)
+    return KeyRequest(on, equal if op.kind == "semi" else nulls), KeyRequest(far, equal)
 
 
 def _of_an_inner_join(
-    op: Join, asked: Asked, inputs: Sequence[frozenset[int]], query: Query
-) -> tuple[Asked | None, ...] | None:
+    op: Join, asked: KeyRequest, inputs: Sequence[frozenset[int]], query: Query
+) -> tuple[KeyRequest | None, ...] | None:
     """Of an inner join: the input that has the key, and the others whose rows must be equal to it there."""
     of = next((n for n, ids in enumerate(inputs) if read(asked.on, query) <= ids), None)
     if of is None:
@@ -121,7 +121,7 @@ def _of_an_inner_join(
             if n in found or not all(e in pairs for e, _ in on):
                 continue
             equal = nulls and any(pairs[e][1] for e, _ in on)  # where none is null-safe, a NULL meets nothing
-            found[n] = Asked(tuple((pairs[e][0], c) for e, c in on), equal)
-            found[near] = Asked(on, found[near].nulls and equal)
+            found[n] = KeyRequest(tuple((pairs[e][0], c) for e, c in on), equal)
+            found[near] = KeyRequest(on, found[near].nulls and equal)
             reached.append(n)
     return tuple(found.get(n) for n in range(len(inputs)))

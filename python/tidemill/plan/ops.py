@@ -229,7 +229,7 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class CallParts:
     """Where a call finds what it adds up, in a row that stands for several rows.
 
     `parts`: the columns of its parts, of a side of which every row is met as often as the columns `times`, multiplied,
@@ -249,7 +249,7 @@ class Combine:
     partial: Partial
     keys: Named
     counts: tuple[int, ...]
-    given: tuple[Given, ...]
+    given: tuple[CallParts, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from tidemill.plan.aggregates import additive, order_sensitive
-from tidemill.plan.columns import Columns
+from tidemill.plan.columns import ColumnIds
 from tidemill.plan.expr import Col, Expr, Lit
 from tidemill.plan.kinds import JoinKind
 from tidemill.plan.ops import (
@@ -52,7 +52,7 @@ class Props:
     known: frozenset[int] = frozenset()
 
 
-def derive(op: QueryOp, inputs: Sequence[Props], query: Query, columns: Columns) -> Props:
+def derive(op: QueryOp, inputs: Sequence[Props], query: Query, columns: ColumnIds) -> Props:
     """Properties of an operator of a query from those of its inputs."""
     sources = frozenset[int]().union(*(i.sources for i in inputs))
     reproducible = all(i.reproducible for i in inputs)

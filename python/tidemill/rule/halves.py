@@ -13,7 +13,7 @@ from tidemill.memo.memo import Built
 from tidemill.plan.aggregates import Additive
 from tidemill.plan.expr import Col, Expr
 from tidemill.plan.grouping import is_exact
-from tidemill.plan.ops import Aggregate, Combine, Given, Join, Named, Partial, Project
+from tidemill.plan.ops import Aggregate, CallParts, Combine, Join, Named, Partial, Project
 from tidemill.plan.query import Query
 from tidemill.rule.build import is_empty, join, node
 from tidemill.rule.match import Match, Relation
@@ -21,8 +21,8 @@ from tidemill.rule.match import Match, Relation
 ALL_WAYS = 3
 """Inputs of a join up to which each of them is tried as a half; of more, one, since halves are halved in turn."""
 
-Columns = frozenset[int]
-NONE: Columns = frozenset()
+ColumnSet = frozenset[int]
+NONE: ColumnSet = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def _alone(query: Query, condition: Sequence[Expr], inputs: Sequence[Relation]) 
     return loose if len(inputs) <= ALL_WAYS else loose[-1:]
 
 
-def _connected(query: Query, condition: Sequence[Expr], parts: list[Columns]) -> bool:
+def _connected(query: Query, condition: Sequence[Expr], parts: list[ColumnSet]) -> bool:
     links = [r for c in condition if (r := query.columns_of(c)) <= NONE.union(*parts)]
     first, *pending = parts
     reached = set(first)
@@ -85,21 +85,21 @@ class _Half:
     def __init__(self, m: Match[Aggregate], condition: tuple[Expr, ...], inputs: tuple[Relation, ...]) -> None:
         self._m = m
         self._inputs = inputs
-        self.columns: Columns = frozenset(c for r in inputs for c in r.columns)
+        self.columns: ColumnSet = frozenset(c for r in inputs for c in r.columns)
         several = condition if len(inputs) > 1 else ()
         self.condition = tuple(c for c in several if m.query.columns_of(c) and self.holds(m.query.columns_of(c)))
         self.keys: list[tuple[int, Expr]] = []
         self.calls: list[tuple[int, Expr]] = []
         self._computed: list[tuple[int, Expr]] = []
 
-    def holds(self, read: Columns) -> bool:
+    def holds(self, read: ColumnSet) -> bool:
         return read <= self.columns
 
     def compute(self, column: int, expr: Expr) -> None:
         self._computed.append((column, expr))
         self.columns |= {column}
 
-    def aggregate(self, beyond: Columns) -> tuple[Relation, Partial] | None:
+    def aggregate(self, beyond: ColumnSet) -> tuple[Relation, Partial] | None:
         """The half's aggregate; None if it has no keys, or a key that takes for one what an expression tells apart."""
         m, rows = self._m, self._inputs[0]
         if len(self._inputs) > 1:
@@ -122,7 +122,7 @@ def _halved(
     if partial is None or calls is None:
         return None
 
-    def half_of(read: Columns) -> _Half | None:
+    def half_of(read: ColumnSet) -> _Half | None:
         return next((half for half in pair if read and half.holds(read)), None)
 
     condition = tuple(c for c in conjuncts if not any(c in half.condition for half in pair))
@@ -162,9 +162,9 @@ def _halved(
     one, other = (half.aggregate(beyond) for half in pair)
     if one is None or other is None:
         return None
-    given = {c: Given(value=values.get(c)) for c, _ in op.calls}
+    given = {c: CallParts(value=values.get(c)) for c, _ in op.calls}
     for (_, near), (_, far) in ((one, other), (other, one)):
-        given |= {c: Given(parts, (far.count,)) for (c, _), parts in zip(near.calls, near.parts, strict=True)}
+        given |= {c: CallParts(parts, (far.count,)) for (c, _), parts in zip(near.calls, near.parts, strict=True)}
     counts = (one[1].count, other[1].count)
     combine = Combine(partial, tuple(keys), counts, tuple(given.values()))
     shown = (*_columns(one[1]), *_columns(other[1]))
@@ -176,6 +176,6 @@ def _columns(partial: Partial) -> tuple[int, ...]:
     return (*(c for c, _ in partial.keys), partial.count, *(c for part in partial.parts for c in part))
 
 
-def _read(query: Query, call: Additive) -> Columns:
+def _read(query: Query, call: Additive) -> ColumnSet:
     args = call.call.args if call.call.filter is None else (*call.call.args, call.call.filter)
     return NONE.union(*map(query.columns_of, args))

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from tidemill.memo.memo import Built, Memo, Node, Ref
 from tidemill.plan.aggregates import Additive, additive, order_sensitive
-from tidemill.plan.columns import Columns
+from tidemill.plan.columns import ColumnIds
 from tidemill.plan.expr import TRUE, Col, Expr
 from tidemill.plan.grouping import exactly, is_exact
 from tidemill.plan.ops import Aggregate, Empty, Final, Join, Named, Partial, Project, QueryOp, Scan, Union
@@ -129,7 +129,7 @@ class Match(Generic[Matched]):
         return self._memo.query
 
     @property
-    def types(self) -> Columns:
+    def types(self) -> ColumnIds:
         """Column types."""
         return self._memo.columns
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from tidemill.memo.memo import Built
 from tidemill.plan.expr import Col, Expr
-from tidemill.plan.keys import Asked, On, asked_below
+from tidemill.plan.keys import KeyRequest, On, request_below
 from tidemill.plan.ops import Filter, Project, QueryOp, Scan
 from tidemill.rule.build import keys
 from tidemill.rule.match import Match, Relation
@@ -34,21 +34,21 @@ def touched(m: Match[QueryOp], key: Sequence[Expr]) -> tuple[On, Built] | None:
     """
     once = dict.fromkeys(key)  # of what is compared with several columns, one value will do
     on = tuple((e, m.column(("touched", e), m.types.type_of(e), f"key{i}")) for i, e in enumerate(once))
-    found = [*_ends(m, m.relation, Asked(on), 0)]
+    found = [*_ends(m, m.relation, KeyRequest(on), 0)]
     if all(operators <= 1 for _, operators in found):
         return None
     branches = [(tuple((c, e) for e, c in there), end.delta) for there, end in _telling(m, [end for end, _ in found])]
     return on, keys(*branches)
 
 
-def _ends(m: Match[QueryOp], relation: Relation, asked: Asked, operators: int) -> Iterator[tuple[End, int]]:
+def _ends(m: Match[QueryOp], relation: Relation, asked: KeyRequest, operators: int) -> Iterator[tuple[End, int]]:
     """The ends of a key's ways, and how many operators each goes through that look at several rows."""
     if not relation.changed:
         return
     op, inputs = next(m.ways(relation))
     below = None
     if _scanned(m, relation, asked.on) is None:
-        below = asked_below(op, asked, [frozenset(i.columns) for i in inputs], m.query)
+        below = request_below(op, asked, [frozenset(i.columns) for i in inputs], m.query)
     if below is None or any(a is None and i.changed for a, i in zip(below, inputs, strict=True)):
         yield (asked.on, relation), operators
         return
@@ -80,7 +80,7 @@ def _scanned(m: Match[QueryOp], relation: Relation, on: On) -> Scanned | None:
             below = _scanned(m, inputs[0], on)
             return below and Scanned(below.values, selected=True)
         case Project():
-            asked = asked_below(op, Asked(on), [frozenset(inputs[0].columns)], m.query)
+            asked = request_below(op, KeyRequest(on), [frozenset(inputs[0].columns)], m.query)
             there = asked[0].on if asked and asked[0] else ()
             below = _scanned(m, inputs[0], there)
             return below if there or below is None else Scanned((relation.number,))

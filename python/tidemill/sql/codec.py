@@ -17,7 +17,7 @@ from tidemill.sql.statements import (
     AtProgress,
     Attached,
     AtTime,
-    Column,
+    ColumnClause,
     Create,
     Cron,
     Describe,
@@ -69,7 +69,7 @@ _ACTIONS: tuple[type[Any], ...] = (
     *(SetQuery, RenameTo, Suspend, Resume, Attached),
 )
 _PARTS: tuple[type[Any], ...] = (
-    *(OnDemand, OnChange, AtTime, Every, Cron, AtProgress, Point, Column, WorkBound, Expectation, Iterate),
+    *(OnDemand, OnChange, AtTime, Every, Cron, AtProgress, Point, ColumnClause, WorkBound, Expectation, Iterate),
     *_ACTIONS,
 )
 _CLASSES: Mapping[str, type[Any]] = {cls.kind: cls for cls in (*_STATEMENTS, *_PARTS)}

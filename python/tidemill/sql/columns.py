@@ -16,7 +16,7 @@ from tidemill.sql.statements import (
     Verify,
 )
 
-Columns: TypeAlias = list[list[Any]]
+AnswerColumns: TypeAlias = list[list[Any]]
 
 _STRINGS = {"type": "array", "elementType": "string", "containsNull": False}
 _CHANGES = {
@@ -29,7 +29,7 @@ _CHANGES = {
 _STRING_MAP = {"type": "map", "keyType": "string", "valueType": "string", "valueContainsNull": True}
 
 # Name, type, nullable: the meaning of each is in docs/statements.md.
-REFRESH: Columns = [
+REFRESH: AnswerColumns = [
     ["run", "long", True],
     ["view", "string", False],
     ["point", "integer", True],
@@ -50,7 +50,7 @@ REFRESH: Columns = [
     ["regret", "double", True],
 ]
 
-_COLUMNS: dict[type[Any], Columns] = {
+_COLUMNS: dict[type[Any], AnswerColumns] = {
     Refresh: REFRESH,
     ShowRefreshes: REFRESH,
     Verify: [["matches", "boolean", False], ["missing", "long", False], ["unexpected", "long", False]],
@@ -69,6 +69,6 @@ _COLUMNS: dict[type[Any], Columns] = {
 }
 
 
-def columns_of(statement: Statement) -> Columns:
+def columns_of(statement: Statement) -> AnswerColumns:
     """The columns of the answer; none for the statements that return nothing."""
     return _COLUMNS.get(type(statement), [])

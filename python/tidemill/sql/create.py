@@ -9,9 +9,9 @@ from typing import Any
 
 from tidemill.errors import TidemillError
 from tidemill.search.contract.kinds import POLICIES, Policy
-from tidemill.sql.cursor import Cursor, Span
+from tidemill.sql.cursor import Cursor, TextRange
 from tidemill.sql.schedule import read_schedule
-from tidemill.sql.statements import Column, Create, Expectation, Iterate, WorkBound
+from tidemill.sql.statements import ColumnClause, Create, Expectation, Iterate, WorkBound
 
 UNKNOWN_FORMAT = "USING another format"
 FORMATS = ("parquet", "delta")
@@ -31,7 +31,7 @@ class Clause:
         return " ".join(self.words)
 
 
-def read_create(cursor: Cursor) -> tuple[Create, Span | None]:
+def read_create(cursor: Cursor) -> tuple[Create, TextRange | None]:
     """The statement from CREATE on, and the range of its query (None for the iterative form)."""
     start = cursor.peek().start
     cursor.expect("CREATE")
@@ -75,28 +75,28 @@ def _read_clauses(cursor: Cursor) -> dict[str, Any]:
     return {field: value for field, (_, value) in given.items()}
 
 
-def _refuse_second(first: Clause, second: Clause, span: Span) -> None:
+def _refuse_second(first: Clause, second: Clause, span: TextRange) -> None:
     if first.words != second.words:
         raise invalid_clause(second.text, f"it cannot be used together with {first.text}", span)
     raise TidemillError("DUPLICATE_CLAUSES", {"clauseName": second.text}, span)
 
 
-def _read_columns(cursor: Cursor) -> tuple[Column, ...]:
+def _read_columns(cursor: Cursor) -> tuple[ColumnClause, ...]:
     seen: set[str] = set()
 
-    def read() -> Column:
+    def read() -> ColumnClause:
         start = cursor.peek().start
         name = cursor.name()
         if name in seen:
             quoted = "`" + name.replace("`", "``") + "`"
             raise TidemillError("COLUMN_ALREADY_EXISTS", {"columnName": quoted}, cursor.since(start))
         seen.add(name)
-        return Column(name, cursor.string() if cursor.take("COMMENT") else None)
+        return ColumnClause(name, cursor.string() if cursor.take("COMMENT") else None)
 
     return cursor.listed(read)
 
 
-def read_query(cursor: Cursor) -> tuple[str | Iterate, Span | None]:
+def read_query(cursor: Cursor) -> tuple[str | Iterate, TextRange | None]:
     """What stands behind AS, to the end of the statement."""
     if cursor.at("ITERATE"):
         return _read_iterate(cursor), None
@@ -265,7 +265,7 @@ CLAUSES = (
 )
 
 
-def invalid_clause(clause: str, reason: str, span: Span) -> TidemillError:
+def invalid_clause(clause: str, reason: str, span: TextRange) -> TidemillError:
     """The error for a clause that is well formed but wrong."""
     return TidemillError("TIDEMILL_INVALID_CLAUSE", {"clause": clause, "reason": reason}, span)
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from tidemill.errors import TidemillError
 from tidemill.sql.tokens import Token, string_value, tokenize
 
-Span = tuple[int, int]
+TextRange = tuple[int, int]
 T = TypeVar("T")
 W = TypeVar("W", bound=str)
 
@@ -26,7 +26,7 @@ class Cursor:
 
     def __init__(self, sql: str) -> None:
         self.sql = sql
-        self.clauses: list[tuple[str, Span]] = []
+        self.clauses: list[tuple[str, TextRange]] = []
         self._tokens = tokenize(sql)
         self._next = 0
 
@@ -48,16 +48,16 @@ class Cursor:
 
     # Places
 
-    def here(self) -> Span:
+    def here(self) -> TextRange:
         """The range of the next token."""
         token = self.peek()
         return token.start, token.stop
 
-    def since(self, start: int) -> Span:
+    def since(self, start: int) -> TextRange:
         """The range from `start` to the end of what was read last."""
         return start, max(start, self._tokens[self._next - 1].stop if self._next else 0)
 
-    def mark(self, clause: str, span: Span) -> None:
+    def mark(self, clause: str, span: TextRange) -> None:
         """Note that a clause was given, for the decision whether this version supports it."""
         self.clauses.append((clause, span))
 
@@ -158,7 +158,7 @@ class Cursor:
         self.expect(")")
         return tuple(items)
 
-    def parenthesised(self) -> Span:
+    def parenthesised(self) -> TextRange:
         """The range between a parenthesis and the one that closes it, read over."""
         self.expect("(")
         start, stop, depth = self.peek().start, self.peek().start, 1
@@ -174,7 +174,7 @@ class Cursor:
                 return start, stop
             stop = token.stop
 
-    def query(self) -> Span:
+    def query(self) -> TextRange:
         """The range of a query that takes the rest of the statement; its text is for Spark to parse."""
         if not any(self.at(word) for word in _QUERY_STARTS):
             raise self.error("expected a query")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tidemill.errors import TidemillError
-from tidemill.sql.cursor import Span
+from tidemill.sql.cursor import TextRange
 from tidemill.sql.statements import AtTime, Create
 
 # Clause -> what to do instead; full sentences.
@@ -29,7 +29,7 @@ NOT_YET: Mapping[str, str] = {
 }
 
 
-def check(clauses: Sequence[tuple[str, Span]]) -> None:
+def check(clauses: Sequence[tuple[str, TextRange]]) -> None:
     """Raise TIDEMILL_NOT_YET for the first given clause that this version does not support."""
     for clause, span in sorted(clauses, key=lambda given: given[1]):
         if clause in NOT_YET:

@@ -9,9 +9,9 @@ from typing import Any
 from tidemill.errors import TidemillError, utf16_offset
 from tidemill.sql import not_yet
 from tidemill.sql.codec import to_json
-from tidemill.sql.columns import Columns, columns_of
+from tidemill.sql.columns import AnswerColumns, columns_of
 from tidemill.sql.create import FORMATS, UNKNOWN_FORMAT, read_create
-from tidemill.sql.cursor import Cursor, Span
+from tidemill.sql.cursor import Cursor, TextRange
 from tidemill.sql.statements import Statement
 from tidemill.sql.verbs import (
     read_alter,
@@ -34,8 +34,8 @@ class Parsed:
     """
 
     statement: Statement
-    columns: Columns
-    query: Span | None
+    columns: AnswerColumns
+    query: TextRange | None
 
     def to_json(self, sql: str) -> dict[str, Any]:
         """The planner endpoint's answer to `parse`; `sql` is the text, to count in the JVM's characters (UTF-16)."""
@@ -56,7 +56,7 @@ def parse(sql: str) -> Parsed:
     return Parsed(statement, columns_of(statement), query)
 
 
-def read(sql: str) -> tuple[Statement, Span | None, list[tuple[str, Span]]]:
+def read(sql: str) -> tuple[Statement, TextRange | None, list[tuple[str, TextRange]]]:
     """The statement, the range of its query and the clauses to be checked against `not_yet`: all of Tidemill's SQL."""
     cursor = Cursor(sql)
     for word, reader in _READERS.items():
@@ -71,7 +71,7 @@ def _without_query(reader: Callable[[Cursor], Statement]) -> Callable[[Cursor], 
     return lambda cursor: (reader(cursor), None)
 
 
-_READERS: Mapping[str, Callable[[Cursor], tuple[Statement, Span | None]]] = {
+_READERS: Mapping[str, Callable[[Cursor], tuple[Statement, TextRange | None]]] = {
     "CREATE": read_create,
     "REFRESH": _without_query(read_refresh),
     "VERIFY": _without_query(read_verify),

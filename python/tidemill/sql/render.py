@@ -9,7 +9,7 @@ from tidemill.sql.schedule import clock
 from tidemill.sql.statements import (
     AtProgress,
     AtTime,
-    Column,
+    ColumnClause,
     Create,
     Cron,
     Every,
@@ -118,7 +118,7 @@ def _query(query: str | Iterate) -> str:
     return "\n".join([*lines, "  APPROXIMATE"] if query.approximate else lines)
 
 
-def _column(column: Column) -> str:
+def _column(column: ColumnClause) -> str:
     return name_text((column.name,)) + (f" COMMENT {string_text(column.comment)}" if column.comment is not None else "")
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from tidemill.errors import TidemillError
-from tidemill.sql.cursor import Cursor, Span
+from tidemill.sql.cursor import Cursor, TextRange
 from tidemill.sql.statements import AtProgress, AtTime, Cron, Every, OnChange, OnDemand, Point, Trigger
 
 DAY = 86400
@@ -31,7 +31,7 @@ _CRON_FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
 
 def read_schedule(cursor: Cursor) -> tuple[Point, ...]:
     """The points between the parentheses behind SCHEDULE, checked."""
-    spans: list[Span] = []
+    spans: list[TextRange] = []
 
     def read() -> Point:
         start = cursor.peek().start
@@ -44,7 +44,7 @@ def read_schedule(cursor: Cursor) -> tuple[Point, ...]:
     return points
 
 
-def check_schedule(points: Sequence[Point], spans: Sequence[Span] = ()) -> None:
+def check_schedule(points: Sequence[Point], spans: Sequence[TextRange] = ()) -> None:
     """Raise TIDEMILL_INVALID_SCHEDULE for points that do not make a schedule; `spans`: their places in the text."""
 
     def refuse(index: int, reason: str) -> None:
@@ -253,5 +253,5 @@ def _wrong_zone(zone: str | None) -> str | None:
     return None
 
 
-def _invalid(reason: str, span: Span | None) -> TidemillError:
+def _invalid(reason: str, span: TextRange | None) -> TidemillError:
     return TidemillError("TIDEMILL_INVALID_SCHEDULE", {"reason": reason}, span)

@@ -81,7 +81,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnClause:
     kind: ClassVar[str] = "column"
     name: str
     comment: str | None = None
@@ -134,7 +134,7 @@ class Create:
     name: Name
     schedule: tuple[Point, ...]
     query: str | Iterate
-    columns: tuple[Column, ...] = ()
+    columns: tuple[ColumnClause, ...] = ()
     comment: str | None = None
     format: str | None = None
     partitioned_by: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from tidemill.sql.create import (
     read_state_budget,
     read_work,
 )
-from tidemill.sql.cursor import Cursor, Span
+from tidemill.sql.cursor import Cursor, TextRange
 from tidemill.sql.schedule import read_schedule
 from tidemill.sql.statements import (
     Action,
@@ -86,7 +86,7 @@ def read_verify(cursor: Cursor) -> Verify:
     return Verify(name, sample)
 
 
-def read_explain(cursor: Cursor) -> tuple[Explain, Span | None]:
+def read_explain(cursor: Cursor) -> tuple[Explain, TextRange | None]:
     cursor.expect("EXPLAIN", "INCREMENTAL")
     mode = next((mode for mode in EXPLAIN_MODES if cursor.take(mode)), "PLAN")
     if cursor.take("VIEW"):
@@ -144,7 +144,7 @@ def read_drop(cursor: Cursor) -> Drop:
     return Drop(cursor.names(), if_exists)
 
 
-def read_alter(cursor: Cursor) -> tuple[Alter, Span | None]:
+def read_alter(cursor: Cursor) -> tuple[Alter, TextRange | None]:
     cursor.expect("ALTER", "INCREMENTAL", "VIEW")
     name = cursor.names()
     for words, read in _ACTIONS.items():
@@ -157,7 +157,7 @@ def read_alter(cursor: Cursor) -> tuple[Alter, Span | None]:
     raise cursor.error("expected one of " + ", ".join(" ".join(words) for words in _ACTIONS))
 
 
-def _set_query(cursor: Cursor) -> tuple[Action, Span | None]:
+def _set_query(cursor: Cursor) -> tuple[Action, TextRange | None]:
     query, span = read_query(cursor)
     return SetQuery(query), span
 
@@ -167,7 +167,7 @@ def _unset_properties(cursor: Cursor) -> tuple[Action, None]:
     return UnsetProperties(cursor.listed(lambda: read_property_key(cursor)), if_exists), None
 
 
-_ACTIONS: Mapping[tuple[str, ...], Callable[[Cursor], tuple[Action, Span | None]]] = {
+_ACTIONS: Mapping[tuple[str, ...], Callable[[Cursor], tuple[Action, TextRange | None]]] = {
     ("SET", "SCHEDULE"): lambda cursor: (SetSchedule(read_schedule(cursor)), None),
     ("SET", "FINAL", "WORK"): lambda cursor: (SetWork(read_work("FINAL")(cursor)), None),
     ("SET", "TOTAL", "WORK"): lambda cursor: (SetWork(read_work("TOTAL")(cursor)), None),

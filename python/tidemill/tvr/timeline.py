@@ -13,7 +13,7 @@ NONE: Sources = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Transition:
     """From one moment to the next.
 
     Attributes:
@@ -36,7 +36,7 @@ class Timeline:
     (Span(old=0, new=2), [1, 1, 2], frozenset({1}))
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[Transition, ...]
 
     @property
     def moments(self) -> range:
@@ -78,5 +78,5 @@ class Timeline:
         if len(times) == 1:
             yield self.whole
 
-    def _within(self, span: Span) -> tuple[Step, ...]:
+    def _within(self, span: Span) -> tuple[Transition, ...]:
         return self.steps[span.old : span.new]

@@ -14,7 +14,7 @@ from tidemill.errors import TidemillError
 from tidemill.plan.datatype import DataType
 from tidemill.plan.expr import Col, Expr, Lit, fn
 from tidemill.runtime.view.definition import Definition
-from tidemill.runtime.view.record import Record
+from tidemill.runtime.view.record import RunRecord
 from tidemill.search.contract.kinds import Policy
 from tidemill.wire import nodes
 
@@ -49,7 +49,7 @@ def analysed(
 
 
 @contextmanager
-def analysed_again(jvm: Jvm, definition: Definition, head: Record | None = None) -> Iterator[Document]:
+def analysed_again(jvm: Jvm, definition: Definition, head: RunRecord | None = None) -> Iterator[Document]:
     """As `analysed`, for a view that exists: a query that no longer means what CREATE stored is an error that says
     why.
 
@@ -93,7 +93,7 @@ def _moved(document: Document, definition: Definition) -> dict[str, list[str]]:
     return {name: columns for name, columns in _tables(definition).items() if now.get(name, columns) != columns}
 
 
-def _paths(definition: Definition, head: Record) -> list[dict[str, Any]]:
+def _paths(definition: Definition, head: RunRecord) -> list[dict[str, Any]]:
     """Sources that are paths of files, with their last positions."""
     paths = [s for s in definition.sources if s["kind"] == "files" and not s["location"]["table"]]
     positions = [(s, head.position_of(s["name"])) for s in paths]

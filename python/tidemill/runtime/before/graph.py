@@ -20,7 +20,7 @@ Source = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ViewNode:
     """A view as analysed now in its working session; `upstream`: locations of the views it reads, by source number."""
 
     view: View
@@ -30,14 +30,14 @@ class Node:
 
 
 @contextmanager
-def opened(jvm: Jvm, view: View) -> Iterator[list[Node]]:
+def opened(jvm: Jvm, view: View) -> Iterator[list[ViewNode]]:
     """`view` and all views that it reads, each after those that it reads itself; `view` is the last.
 
     The analyses last as long as the block. Raises RECURSIVE_VIEW, TIDEMILL_UPSTREAM_FAILED, and for `view` itself
     what `analysis.analysed_again` raises.
     """
     with ExitStack() as stack:
-        found: dict[str, Node] = {}
+        found: dict[str, ViewNode] = {}
 
         def visit(one: View, path: tuple[View, ...]) -> None:
             if any(one.location == above.location for above in path):
@@ -50,7 +50,7 @@ def opened(jvm: Jvm, view: View) -> Iterator[list[Node]]:
             upstream = {s["source"]: _upstream(jvm, s) for s in document["sources"] if s["kind"] == "view"}
             for below in upstream.values():
                 visit(below, (*path, one))
-            found[one.location] = Node(one, working, document, {n: v.location for n, v in upstream.items()})
+            found[one.location] = ViewNode(one, working, document, {n: v.location for n, v in upstream.items()})
 
         visit(view, ())
         yield list(found.values())

@@ -12,19 +12,19 @@ from tidemill.debug.requests import write_request
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.runtime.before.situation import Situation, survey
-from tidemill.runtime.view.arrivals import Outlook, Rows
+from tidemill.runtime.view.arrivals import ArrivedRows, Outlook
 from tidemill.runtime.view.definition import Terms
 from tidemill.runtime.view.history import RunRow
-from tidemill.runtime.view.record import Record, StoredState
+from tidemill.runtime.view.record import RunRecord, StoredState
 from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.contract.request import PlanRequest, planned_with
-from tidemill.search.contract.request import Point as Expected
+from tidemill.search.contract.request import UpcomingPoint as Expected
 from tidemill.search.contract.run_plan import RunPlan, StateSpec
 from tidemill.search.contract.stored import HELD
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.search.service.plan_cache import PlanCache
 from tidemill.search.service.planner import plan_run
-from tidemill.search.service.pool import SEARCHERS
+from tidemill.search.service.pool import SEARCH_POOL
 from tidemill.settings import PlannerSettings
 from tidemill.sources.registry import tells_changes
 
@@ -81,7 +81,7 @@ def _written(situation: Situation, request: PlanRequest) -> PlanRequest:
 def early(situation: Situation, number: int, outlook: Outlook, lost: Collection[str] = ()) -> RunPlan:
     """The plan of a run without output, the point `number` of the schedule: the early work that pays; without a step
     if none does."""
-    return SEARCHERS.plan(_early_request(situation, number, outlook, lost))
+    return SEARCH_POOL.plan(_early_request(situation, number, outlook, lost))
 
 
 def explained_early(situation: Situation, number: int, outlook: Outlook) -> ExplainedPlan:
@@ -113,7 +113,7 @@ def _early_request(situation: Situation, number: int, outlook: Outlook, lost: Co
 
 
 def _expected(
-    situation: Situation, source: int, change: SourceChange, known: Rows | None, *, unread: bool
+    situation: Situation, source: int, change: SourceChange, known: ArrivedRows | None, *, unread: bool
 ) -> SourceChange:
     """What happens next to a source after `change`: what is known of it, or the same again."""
     rows = change.rows or situation.query.sources[source].rows
@@ -131,7 +131,7 @@ def _expected(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PlanInputs:
     """What is asked of a run with output.
 
     Attributes:
@@ -154,27 +154,27 @@ class Asked:
         return _written(situation, replace(request, point=number, price=price, past=self.past))
 
 
-def plan(situation: Situation, asked: Asked) -> RunPlan:
+def plan(situation: Situation, asked: PlanInputs) -> RunPlan:
     """The plan of a run with output, looked for anew.
 
     Raises TIDEMILL_NOT_INCREMENTAL under STRICT if the run would be full for a reason in the data, and under
     INCREMENTAL and STRICT if an operator has no rule.
     """
-    run = SEARCHERS.plan(asked.request(situation))
+    run = SEARCH_POOL.plan(asked.request(situation))
     _check(situation, run)
     return run
 
 
-def explained(situation: Situation, asked: Asked) -> ExplainedPlan:
+def explained(situation: Situation, asked: PlanInputs) -> ExplainedPlan:
     """As `plan`, with how it was found."""
     run = plan_run(asked.request(situation))
     _check(situation, run)
     return run
 
 
-def plan_again(situation: Situation, asked: Asked) -> RunPlan:
+def plan_again(situation: Situation, asked: PlanInputs) -> RunPlan:
     """As `plan`; the plan that a run like this one had before, if there was one."""
-    run = PLANS.plan(asked.request(situation), SEARCHERS.plan)
+    run = PLANS.plan(asked.request(situation), SEARCH_POOL.plan)
     _check(situation, run)
     return run
 
@@ -199,7 +199,7 @@ def filling(
     Raises TIDEMILL_SOURCE_WITHOUT_CHANGES or TIDEMILL_NOT_INCREMENTAL.
     """
     situation = survey(jvm, document, None, terms, settings)
-    found = plan(situation, Asked("FIRST"))
+    found = plan(situation, PlanInputs("FIRST"))
     check_policy(situation, found)
     return situation, found
 
@@ -238,7 +238,7 @@ def steady(situation: Situation, states: frozenset[str]) -> Situation:
         )
     row = RunRow(run=0, view="", point=1, trigger="CREATE", kind="FULL")
     kept = {name: StoredState("", (), "", ()) for name in states}
-    head = Record(0, row, 0, 0, (), kept, situation.sources_at(), situation.fingerprint, situation.functions)
+    head = RunRecord(0, row, 0, 0, (), kept, situation.sources_at(), situation.fingerprint, situation.functions)
     return replace(situation, head=head, changes=changes, between=(), positions=(situation.new, situation.new))
 
 
@@ -266,4 +266,4 @@ def check_policy(situation: Situation, filling: RunPlan) -> None:
                 "reason": "its value changes with time, so every run would be full",
             },
         )
-    plan(steady(situation, frozenset(s.name for s in filling.states)), Asked(None))
+    plan(steady(situation, frozenset(s.name for s in filling.states)), PlanInputs(None))

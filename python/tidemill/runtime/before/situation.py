@@ -12,9 +12,9 @@ from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Scan, Tree
 from tidemill.plan.query import Query
 from tidemill.runtime.before import analysis
-from tidemill.runtime.view.arrivals import Arrived, Rows, place
+from tidemill.runtime.view.arrivals import Arrived, ArrivedRows, place
 from tidemill.runtime.view.definition import Terms
-from tidemill.runtime.view.record import Record, SourceAt
+from tidemill.runtime.view.record import RunRecord, SourceAt
 from tidemill.search.contract.kinds import Policy
 from tidemill.settings import PlannerSettings
 from tidemill.sources.base import Source
@@ -36,7 +36,7 @@ class Situation:
     query: Query
     terms: Terms
     settings: PlannerSettings
-    head: Record | None
+    head: RunRecord | None
     positions: tuple[Mapping[int, Any], ...]
     changes: Mapping[int, SourceChange]
     between: tuple[Mapping[int, SourceChange], ...]
@@ -140,7 +140,7 @@ class Situation:
         since = None
         if head is not None:
             since = head.output_run if head.filled else min(head.moments, default=None)
-        rows: dict[str, Rows | None] = {}
+        rows: dict[str, ArrivedRows | None] = {}
         for n, change in self.changes.items():
             source = self.query.sources[n]
             if source.kind != "static":
@@ -156,7 +156,7 @@ class Situation:
         return _texts(self.query, {n: head.position_of(s.name) for n, s in self.query.sources.items()}) if head else {}
 
 
-def _counted(change: SourceChange) -> Rows | None:
+def _counted(change: SourceChange) -> ArrivedRows | None:
     """Inserts and deletes; None where nobody counted them."""
     if not change.changed:
         return 0.0, 0.0
@@ -199,7 +199,7 @@ def _as_read(entry: Source, read: Collection[str]) -> Source:
 def survey(
     jvm: Jvm,
     document: Mapping[str, Any],
-    head: Record | None,
+    head: RunRecord | None,
     terms: Terms,
     settings: PlannerSettings,
     at: Mapping[int, Any] | None = None,

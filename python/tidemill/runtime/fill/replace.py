@@ -14,7 +14,7 @@ from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.runtime.before import planning, sessions
-from tidemill.runtime.before.planning import Asked
+from tidemill.runtime.before.planning import PlanInputs
 from tidemill.runtime.before.situation import Situation, survey
 from tidemill.runtime.fill.draft import Draft, drafted
 from tidemill.runtime.run import attempt as running
@@ -22,15 +22,15 @@ from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import UndecidedError, child
 from tidemill.runtime.view import leases, views
 from tidemill.runtime.view.arrivals import moved
-from tidemill.runtime.view.catalog import Entry
+from tidemill.runtime.view.catalog import CatalogEntry
 from tidemill.runtime.view.definition import DEFINITIONS, Definition
-from tidemill.runtime.view.record import Record
+from tidemill.runtime.view.record import RunRecord
 from tidemill.runtime.view.views import Lost, View
 from tidemill.search.contract.run_plan import RunPlan
 from tidemill.sql.statements import Create
 
 
-def replace_view(jvm: Jvm, entry: Entry, statement: Create, sql: str, warnings: list[str]) -> None:
+def replace_view(jvm: Jvm, entry: CatalogEntry, statement: Create, sql: str, warnings: list[str]) -> None:
     """CREATE OR REPLACE: location and history stay, everything else is as the statement says.
 
     Raises as CREATE does, and TIDEMILL_LOCATION_MISMATCH if the statement names another location.
@@ -82,7 +82,7 @@ def _switch(jvm: Jvm, view: View, draft: Draft, sql: str) -> None:
     lost = view.lost()
 
     def planned(lost: Lost) -> RunPlan:
-        return planning.plan(situation, Asked("FIRST" if situation.first else None, lost.states, refill="FIRST"))
+        return planning.plan(situation, PlanInputs("FIRST" if situation.first else None, lost.states, refill="FIRST"))
 
     planning.check_policy(situation, planned(lost))
     switched = View(definition, view.files, view.head, view.entry)
@@ -97,7 +97,7 @@ def _switch(jvm: Jvm, view: View, draft: Draft, sql: str) -> None:
 
 def _filled(
     draft: Draft, switched: View, situation: Situation, planned: Callable[[Lost], RunPlan], lost: Lost
-) -> Record:
+) -> RunRecord:
     """Writes the definition, then the run that puts it in force; of a run that fails, neither stays."""
     definition = switched.definition
     file = child(switched.location, definition.file)

@@ -17,7 +17,7 @@ from typing import Any
 from tidemill.plan.expr import ONE, ZERO, Cast, Col, Expr, Lit, fn
 from tidemill.plan.grouping import groupable
 from tidemill.runtime.run.expressions import Ids, above_zero, below_zero
-from tidemill.runtime.run.jobs import Execution
+from tidemill.runtime.run.jobs import SparkJobs
 from tidemill.wire import nodes
 from tidemill.wire.nodes import Node
 
@@ -28,7 +28,7 @@ _ROUNDED = "%.10e"
 _EXACT = "%.17e"
 
 File = Mapping[str, Any]
-Columns = Sequence[tuple[str, str]]
+TypedColumns = Sequence[tuple[str, str]]
 """The view's columns: (name, type as text)."""
 
 
@@ -45,7 +45,7 @@ class Verdict:
 
 
 def compare(
-    execution: Execution, query: Node, output: Sequence[int], columns: Columns, live: Sequence[File]
+    execution: SparkJobs, query: Node, output: Sequence[int], columns: TypedColumns, live: Sequence[File]
 ) -> Verdict:
     """Compares the rows of `query` (bound; its columns `output`, in the view's order) with the files `live`."""
     ids = Ids()
@@ -70,7 +70,7 @@ class _Counted:
 
 
 def _signed(
-    ids: Ids, query: Node, output: Sequence[int], columns: Columns, live: Sequence[File]
+    ids: Ids, query: Node, output: Sequence[int], columns: TypedColumns, live: Sequence[File]
 ) -> tuple[_Counted, int]:
     """Rows of both sides grouped by all columns, with the sum of their signs."""
     stored, both = ids.fresh(len(columns)), ids.fresh(len(columns))

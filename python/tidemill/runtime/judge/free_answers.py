@@ -12,9 +12,9 @@ from typing import Any
 
 from tidemill.plan.expr import Col, Expr, Lit, fn
 from tidemill.plan.ops import Limit, Named
-from tidemill.runtime.judge.compare import Columns, File, Verdict, bag, comparable
+from tidemill.runtime.judge.compare import File, TypedColumns, Verdict, bag, comparable
 from tidemill.runtime.run.expressions import Ids
-from tidemill.runtime.run.jobs import Execution
+from tidemill.runtime.run.jobs import SparkJobs
 from tidemill.wire import nodes
 from tidemill.wire.expressions import named_from_json
 from tidemill.wire.nodes import Node, inputs_of, kind_of
@@ -51,11 +51,11 @@ def find_cut(root: Mapping[str, Any]) -> Cut | None:
 
 
 def compare_cut(
-    execution: Execution,
+    execution: SparkJobs,
     cut: Cut,
     needed: frozenset[int],
     output: Sequence[int],
-    columns: Columns,
+    columns: TypedColumns,
     live: Sequence[File],
 ) -> Verdict:
     """Compares as `compare` does, for a bound query ending in LIMIT.
@@ -94,7 +94,7 @@ def _rank(row: Sequence[Any], n: int) -> str:
 
 
 def _collect(
-    execution: Execution, ids: Ids, node: Node, ranks: Sequence[int], output: Sequence[int], columns: Columns
+    execution: SparkJobs, ids: Ids, node: Node, ranks: Sequence[int], output: Sequence[int], columns: TypedColumns
 ) -> list[list[Any]]:
     shown = ids.fresh(len(output))
     plan = nodes.project(
@@ -108,13 +108,15 @@ def _collect(
     return execution.rows(plan, wanted, step="verify ties")
 
 
-def _stored(execution: Execution, ids: Ids, columns: Columns, live: Sequence[File]) -> list[list[Any]]:
+def _stored(execution: SparkJobs, ids: Ids, columns: TypedColumns, live: Sequence[File]) -> list[list[Any]]:
     stored = ids.fresh(len(columns))
     leaf = nodes.files(live, [(i, name, type_) for i, (name, type_) in zip(stored, columns, strict=True)])
     return _collect(execution, ids, leaf, [], stored, columns)
 
 
-def _any_rows(execution: Execution, cut: Cut, output: Sequence[int], columns: Columns, live: Sequence[File]) -> Verdict:
+def _any_rows(
+    execution: SparkJobs, cut: Cut, output: Sequence[int], columns: TypedColumns, live: Sequence[File]
+) -> Verdict:
     """LIMIT without order: any rows of the input are right, as many as the limit wants."""
     ids = Ids()
     rows = cut.above(cut.below, [])

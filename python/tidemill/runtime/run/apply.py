@@ -18,7 +18,7 @@ from tidemill.errors import TidemillError
 from tidemill.plan.expr import ONE, ZERO, Col, Expr, fn
 from tidemill.plan.grouping import groupable, is_groupable
 from tidemill.runtime.run.expressions import Ids, is_negative, is_positive, observed_sum, partition_text
-from tidemill.runtime.run.jobs import Execution, Written
+from tidemill.runtime.run.jobs import SparkJobs, Written
 from tidemill.wire import nodes
 from tidemill.wire.nodes import Node
 
@@ -69,7 +69,7 @@ class Applied:
 
 
 def apply_delta(
-    execution: Execution,
+    execution: SparkJobs,
     columns: Sequence[ResultColumn],
     keys: Sequence[str] | None,
     live: Sequence[File],
@@ -127,7 +127,7 @@ def crowded(files: Sequence[File]) -> tuple[File, ...]:
 
 
 def _candidates(
-    execution: Execution, columns: Sequence[ResultColumn], partitions: Sequence[str], live: Sequence[File], delta: Delta
+    execution: SparkJobs, columns: Sequence[ResultColumn], partitions: Sequence[str], live: Sequence[File], delta: Delta
 ) -> tuple[tuple[File, ...], tuple[File, ...]]:
     """The live files that may hold rows that leave, and those to be put together.
 
@@ -173,7 +173,7 @@ def _signed(delta: Delta, ids: Sequence[int], columns: Sequence[ResultColumn], c
 
 
 def _touched(
-    execution: Execution,
+    execution: SparkJobs,
     columns: Sequence[ResultColumn],
     keys: Sequence[str] | None,
     live: Sequence[File],
@@ -203,7 +203,7 @@ def _tail(path: str) -> str:
 
 
 def _rewrite(
-    execution: Execution,
+    execution: SparkJobs,
     columns: Sequence[ResultColumn],
     keys: Sequence[str] | None,
     touched: Sequence[File],

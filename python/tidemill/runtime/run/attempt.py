@@ -19,15 +19,15 @@ from tidemill.runtime.before.situation import Situation
 from tidemill.runtime.run import metrics
 from tidemill.runtime.run.apply import Delta, ResultColumn, apply_delta
 from tidemill.runtime.run.binder import Binder
-from tidemill.runtime.run.jobs import Execution, Work
+from tidemill.runtime.run.jobs import JobCost, SparkJobs
 from tidemill.runtime.run.steps import Outcome, carry_out
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import UndecidedError
 from tidemill.runtime.storage.stage import Stage
 from tidemill.runtime.view import leases
 from tidemill.runtime.view.arrivals import Arrived
-from tidemill.runtime.view.history import Counts, RunRow
-from tidemill.runtime.view.record import File, Record, StoredPiece, StoredState
+from tidemill.runtime.view.history import ChangeCounts, RunRow
+from tidemill.runtime.view.record import File, RunRecord, StoredPiece, StoredState
 from tidemill.runtime.view.views import Lost, View
 from tidemill.search.contract.kinds import RunKind
 from tidemill.search.contract.run_plan import RunPlan, StateSpec
@@ -73,7 +73,7 @@ def run(
     planned: Callable[[Lost], RunPlan],
     occasion: Occasion,
     lost: Lost = NOTHING_LOST,
-) -> Record:
+) -> RunRecord:
     """Executes the plan that `planned` makes, and commits it.  `jvm`: the working session.
 
     `lost`: what is known not to be readable of what the last run left. Where a job finds that more of it is damaged,
@@ -82,7 +82,7 @@ def run(
     Raises TIDEMILL_CONCURRENT_REFRESH if another run committed first, TIDEMILL_SOURCE_DISTURBED if a source was
     not left alone; whatever is raised, the run's files are gone.
     """
-    work = Work()
+    work = JobCost()
     while True:
         try:
             return _attempt(jvm, view, situation, planned(lost), occasion, work)
@@ -95,10 +95,10 @@ def run(
             lost = found
 
 
-def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion: Occasion, work: Work) -> Record:
+def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion: Occasion, work: JobCost) -> RunRecord:
     number = view.next_run
     with writers.writing(view.files, view.location), Stage(view.files, view.location, number) as stage:
-        execution = Execution(jvm, situation.document["query"], view.definition.qualified, number, work)
+        execution = SparkJobs(jvm, situation.document["query"], view.definition.qualified, number, work)
         binder, states = _binder(view, situation), view.head.states if view.head else {}
         partitions = view.definition.create.partitioned_by
         outcome = carry_out(plan, situation, execution, binder, stage, states, partitions)
@@ -136,13 +136,13 @@ def _check_undisturbed(jvm: Jvm, view: View, situation: Situation) -> None:
     check_undisturbed(jvm, view.definition.qualified, [*entries.values()], [situation.new[n] for n in entries])
 
 
-def run_without_output(view: View, situation: Situation, occasion: Occasion) -> Record:
+def run_without_output(view: View, situation: Situation, occasion: Occasion) -> RunRecord:
     """Commits a run of a point without output at which no early work pays: the data is held back, positions stay."""
     head = view.head
     row = replace(
         row_of(view, occasion, "PARTIAL", situation),
         run=view.next_run,
-        rows_out=Counts(0, 0),
+        rows_out=ChangeCounts(0, 0),
         duration_ms=occasion.elapsed_ms(),
         cpu_ms=0,
         jobs=0,
@@ -163,10 +163,10 @@ def run_without_output(view: View, situation: Situation, occasion: Occasion) -> 
     return record
 
 
-def _before(view: View, situation: Situation) -> Record:
+def _before(view: View, situation: Situation) -> RunRecord:
     """The last record; of a view without any, one in which nothing has happened."""
     row = RunRow(run=None, view="", point=1, trigger="", kind="NO_DATA")
-    return view.head or Record(0, row, None, None, (), {}, (), situation.fingerprint, situation.functions)
+    return view.head or RunRecord(0, row, None, None, (), {}, (), situation.fingerprint, situation.functions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +176,14 @@ class _Executed:
     view: View
     situation: Situation
     plan: RunPlan
-    execution: Execution
+    execution: SparkJobs
     binder: Binder
     stage: Stage
     number: int
     outcome: Outcome
 
     @property
-    def head(self) -> Record | None:
+    def head(self) -> RunRecord | None:
         """The last run, if the view is filled."""
         return self.view.head if self.view.head and self.view.head.filled else None
 
@@ -201,7 +201,7 @@ class _Executed:
         """What came into the sources."""
         return self.situation.arrived(self.view.definition.create.schedule, occasion.point)
 
-    def row(self, occasion: Occasion, states: Iterable[StoredState], rows_out: Counts | None) -> RunRow:
+    def row(self, occasion: Occasion, states: Iterable[StoredState], rows_out: ChangeCounts | None) -> RunRow:
         """The run's row."""
         plan, work = self.plan, self.execution.work
         measured = work.cpu_ms if self.situation.settings.cost_model == "default" else None
@@ -222,7 +222,7 @@ class _Executed:
         )
 
 
-def _held_back(run: _Executed, occasion: Occasion) -> Record:
+def _held_back(run: _Executed, occasion: Occasion) -> RunRecord:
     """The record of a run without output: what it wrote stands at its positions, everything else where it stood."""
     before, outcome = _before(run.view, run.situation), run.outcome
     states = dict(before.states)
@@ -242,7 +242,7 @@ def _held_back(run: _Executed, occasion: Occasion) -> Record:
         held_run = run.number
     standing = {held_run, *(s.run for s in states.values())}
     moments = {**before.moments, run.number: run.situation.sources_at()}
-    row = run.row(occasion, states.values(), Counts(0, 0))
+    row = run.row(occasion, states.values(), ChangeCounts(0, 0))
     record = replace(
         before,
         run=run.number,
@@ -260,17 +260,17 @@ def _held_back(run: _Executed, occasion: Occasion) -> Record:
     return replace(record, row=replace(row, state_bytes=record.state_bytes))
 
 
-def _with_output(run: _Executed, occasion: Occasion) -> Record:
+def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
     """The record of a run with output: its content, and states that stand where it does."""
     view, situation, plan, outcome, head, stage = run.view, run.situation, run.plan, run.outcome, run.head, run.stage
     columns = [ResultColumn(c.name, type_to_text(c.type)) for c in view.definition.columns]
     rows: int | None
-    rows_out: Counts | None
+    rows_out: ChangeCounts | None
     delta_files: tuple[File, ...] | None
     if outcome.result is not None:
-        data: tuple[File, ...] = tuple(stage.settle(outcome.result.files))
+        data: tuple[File, ...] = tuple(stage.move_into_place(outcome.result.files))
         rows = metrics.value(outcome.result, "result", "rows")
-        rows_out = Counts(rows, 0) if head is None else None
+        rows_out = ChangeCounts(rows, 0) if head is None else None
         delta_files = None
     else:
         assert outcome.delta is not None, "a plan without output for a point with output"
@@ -284,13 +284,13 @@ def _with_output(run: _Executed, occasion: Occasion) -> Record:
         sessions.fit(run.execution.jvm, 0.0, touched, touched)
         partitions = view.definition.create.partitioned_by
         applied = apply_delta(run.execution, columns, keys, head.files, delta, stage.data(), partitions)
-        data = (*applied.kept, *stage.settle(applied.added))
+        data = (*applied.kept, *stage.move_into_place(applied.added))
         delta_files = delta.files
     states = {s.name: run.state(s) for s in plan.states}
     row = run.row(occasion, states.values(), rows_out)
     if plan.kind == "FULL" and head is not None:
         row = replace(row, rows_in=None)
-    return Record(
+    return RunRecord(
         run=run.number,
         row=row,
         output_run=run.number,

@@ -15,11 +15,11 @@ from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.runtime.before import graph, sessions
-from tidemill.runtime.before.graph import Node, Source
+from tidemill.runtime.before.graph import Source, ViewNode
 from tidemill.runtime.before.situation import Situation, survey
 from tidemill.runtime.run import perform as runs
 from tidemill.runtime.run.attempt import Occasion
-from tidemill.runtime.run.perform import Done, Wanted
+from tidemill.runtime.run.perform import RunOptions, RunOutcome
 from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.views import View
 from tidemill.settings import PlannerSettings
@@ -29,7 +29,7 @@ ATTEMPTS = 3
 """How often the views are analysed again because a table was replaced before its position was taken."""
 
 
-def cascade(jvm: Jvm, view: View, wanted: Wanted) -> RunRow:
+def cascade(jvm: Jvm, view: View, wanted: RunOptions) -> RunRow:
     """Refreshes what `view` reads, with output, then `view` as wanted; answers the row of `view`.
 
     A view that has nothing to do costs no job and gets no run; a suspended one is refreshed like any other, for this is
@@ -49,10 +49,10 @@ def cascade(jvm: Jvm, view: View, wanted: Wanted) -> RunRow:
 
 
 def _refreshed(
-    jvm: Jvm, nodes: Sequence[Node], pins: Mapping[str, Any], settings: PlannerSettings, wanted: Wanted
+    jvm: Jvm, nodes: Sequence[ViewNode], pins: Mapping[str, Any], settings: PlannerSettings, wanted: RunOptions
 ) -> RunRow:
     named = nodes[-1].view
-    done: dict[str, Done] = {}
+    done: dict[str, RunOutcome] = {}
     for node in nodes:
         if not wanted.dry:
             node.view.publish_if_behind()
@@ -63,14 +63,14 @@ def _refreshed(
     return done[named.location].row
 
 
-def _upstream_wants(view: View, dry: bool) -> Wanted:
-    return Wanted(Occasion.now(len(view.definition.create.schedule), "MANUAL"), dry=dry)
+def _upstream_wants(view: View, dry: bool) -> RunOptions:
+    return RunOptions(Occasion.now(len(view.definition.create.schedule), "MANUAL"), dry=dry)
 
 
 # -- pins -------------------------------------------------------------------------------------------------------------
 
 
-def _pinned(jvm: Jvm, nodes: Sequence[Node]) -> tuple[Mapping[str, Any], str | None]:
+def _pinned(jvm: Jvm, nodes: Sequence[ViewNode]) -> tuple[Mapping[str, Any], str | None]:
     """Positions of all base sources by `_place`, taken in one call; and the name of a source that is not, or no
     longer, the table or view that was analysed.
 
@@ -108,7 +108,7 @@ def _place(source: Source) -> str:
 
 
 def _surveyed(
-    node: Node, pins: Mapping[str, Any], done: Mapping[str, Done], settings: PlannerSettings, dry: bool
+    node: ViewNode, pins: Mapping[str, Any], done: Mapping[str, RunOutcome], settings: PlannerSettings, dry: bool
 ) -> Situation:
     """What a view of the graph faces: bases at the pins, views at the runs that this statement saw or made."""
     upstream = {n: done[location] for n, location in node.upstream.items()}

@@ -17,7 +17,7 @@ PARTITION = "_tidemill_partition_"
 
 
 @dataclass(slots=True)
-class Work:
+class JobCost:
     """What the jobs of one run cost: executor CPU milliseconds and number of Spark jobs."""
 
     cpu_ms: float = 0.0
@@ -38,7 +38,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
+class SparkJobs:
     """Runs wire plans of one analysed query for one run of one view.
 
     `jvm` is the clone that the refresh works in, `query` the id of the analysed query, `view` the qualified name,
@@ -49,7 +49,7 @@ class Execution:
     query: int
     view: str
     run: int
-    work: Work
+    work: JobCost
 
     def write(
         self,

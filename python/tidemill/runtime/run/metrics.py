@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 
 from tidemill.runtime.run.binder import Binder
 from tidemill.runtime.run.jobs import Written
-from tidemill.runtime.view.history import Counts
+from tidemill.runtime.view.history import ChangeCounts
 
 
-def rows_in(binder: Binder, written: Iterable[Written], first: bool) -> Counts | None:
+def rows_in(binder: Binder, written: Iterable[Written], first: bool) -> ChangeCounts | None:
     """Change rows that the run consumed, each source once.
 
     A source that several terms of a plan read is observed once per reading; a reading may be cut short (an empty
@@ -29,7 +29,7 @@ def rows_in(binder: Binder, written: Iterable[Written], first: bool) -> Counts |
         inserts |= binder.counted
     if not (first or binder.changes):
         return None
-    return Counts(sum(inserts.values()), sum(deletes.values()))
+    return ChangeCounts(sum(inserts.values()), sum(deletes.values()))
 
 
 def _raise(counts: dict[int, int], source: int, metrics: Mapping[str, object], name: str) -> None:
@@ -42,6 +42,6 @@ def value(written: Written, name: str, metric: str) -> int:
     return int((written.observed.get(name) or {}).get(metric) or 0)
 
 
-def net(written: Written, name: str) -> Counts:
+def net(written: Written, name: str) -> ChangeCounts:
     """Net inserts and deletes that the observation `name` saw."""
-    return Counts(value(written, name, "inserts"), value(written, name, "deletes"))
+    return ChangeCounts(value(written, name, "inserts"), value(written, name, "deletes"))

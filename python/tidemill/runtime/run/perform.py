@@ -6,19 +6,19 @@ from dataclasses import dataclass, replace
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.runtime.before import planning
-from tidemill.runtime.before.planning import Asked
+from tidemill.runtime.before.planning import PlanInputs
 from tidemill.runtime.before.situation import Situation
 from tidemill.runtime.run import attempt as running
 from tidemill.runtime.run.attempt import Occasion
-from tidemill.runtime.view.arrivals import Run
+from tidemill.runtime.view.arrivals import ObservedRun
 from tidemill.runtime.view.history import RunRow
-from tidemill.runtime.view.record import Record
+from tidemill.runtime.view.record import RunRecord
 from tidemill.runtime.view.views import Lost, View
 from tidemill.search.contract.run_plan import RunPlan
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RunOptions:
     """What is asked of a run: FULL recomputes; without output the data is held back; a dry run only plans."""
 
     occasion: Occasion
@@ -28,14 +28,14 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class RunOutcome:
     """The answer of a run, and the newest commit of the view after it (None: a view without any)."""
 
     row: RunRow
-    head: Record | None
+    head: RunRecord | None
 
 
-def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Wanted) -> Done:
+def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: RunOptions) -> RunOutcome:
     """Runs `view` at the positions of `situation`; `jvm` is the caller's session, which only learns of the new content.
 
     Raises TIDEMILL_NOT_INCREMENTAL (STRICT), TIDEMILL_CONCURRENT_REFRESH; whatever is raised, nothing of the run is
@@ -44,31 +44,31 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Wa
     occasion = wanted.occasion
     lost = view.lost() if situation.head is not None else Lost(None, {})
     if situation.idle and not (wanted.full or lost):
-        return Done(_no_data(view, situation, occasion), view.head)
+        return RunOutcome(_no_data(view, situation, occasion), view.head)
 
     def planned(lost: Lost) -> RunPlan:
         if not wanted.output:
             return _early(view, situation, occasion, lost)
         refill = f"STATE_LOST: {lost.content}" if lost.content is not None else None
         forced = planning.forced(situation, wanted.full)
-        return planning.plan_again(situation, Asked(forced, lost.states, refill, past=view.past()))
+        return planning.plan_again(situation, PlanInputs(forced, lost.states, refill, past=view.past()))
 
     plan = planned(lost) if wanted.output or _may_work_early(situation, lost) else None
     if plan is None or not (plan.steps or wanted.output):
         if wanted.dry:
-            return Done(running.row_of(view, occasion, "PARTIAL", situation), view.head)
+            return RunOutcome(running.row_of(view, occasion, "PARTIAL", situation), view.head)
         record = running.run_without_output(view, situation, occasion)
         view.publish(record)
-        return Done(record.row, record)
+        return RunOutcome(record.row, record)
     if wanted.dry:
         row = running.row_of(view, occasion, plan.kind, situation)
         row = replace(row, reason=plan.reason, methods=tuple(plan.methods), estimated_cost=float(plan.estimated))
-        return Done(row, view.head)
+        return RunOutcome(row, view.head)
     record = running.run(working, view, situation, lambda now: plan if now == lost else planned(now), occasion, lost)
     view.publish(record)
     if wanted.output:
         view.refresh_readers(jvm)
-    return Done(record.row, record)
+    return RunOutcome(record.row, record)
 
 
 def _may_work_early(situation: Situation, lost: Lost) -> bool:
@@ -80,7 +80,7 @@ def _may_work_early(situation: Situation, lost: Lost) -> bool:
 
 def _early(view: View, situation: Situation, occasion: Occasion, lost: Lost) -> RunPlan:
     arrived = situation.arrived(view.definition.create.schedule, occasion.point)
-    outlook = view.outlook(Run(None, occasion.started_at / 1e6, arrived))
+    outlook = view.outlook(ObservedRun(None, occasion.started_at / 1e6, arrived))
     return planning.early(situation, occasion.point, outlook, lost.states)
 
 

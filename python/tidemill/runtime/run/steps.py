@@ -15,7 +15,7 @@ from tidemill.runtime.before.situation import Situation
 from tidemill.runtime.run.apply import partition_ids
 from tidemill.runtime.run.binder import Binder
 from tidemill.runtime.run.expressions import ROWS, observed_values, signed_counts
-from tidemill.runtime.run.jobs import Execution, Written
+from tidemill.runtime.run.jobs import SparkJobs, Written
 from tidemill.runtime.storage.files import parent
 from tidemill.runtime.storage.stage import Stage
 from tidemill.runtime.view.record import StoredPiece, StoredState
@@ -64,7 +64,7 @@ class Outcome:
 def carry_out(
     plan: RunPlan,
     situation: Situation,
-    execution: Execution,
+    execution: SparkJobs,
     binder: Binder,
     stage: Stage,
     states: Mapping[str, StoredState],
@@ -97,7 +97,7 @@ def _fit(jvm: Jvm, situation: Situation, binder: Binder, step: Step) -> None:
 
 
 def _written(
-    execution: Execution,
+    execution: SparkJobs,
     binder: Binder,
     step: Step,
     stage: Stage,

@@ -28,7 +28,7 @@ from tidemill.sql.statements import Create
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ViewLocation:
     """Where the view will lie, qualified; `owned`: chosen by Tidemill, so that DROP removes it."""
 
     location: str
@@ -131,12 +131,12 @@ def _first_missing(files: Files, location: str) -> str | None:
     return missing
 
 
-def _place(files: Files, name: Sequence[str], location: str, *, owned: bool) -> Place:
+def _place(files: Files, name: Sequence[str], location: str, *, owned: bool) -> ViewLocation:
     if removal.was_cut_off(files, location):
         files.delete([location])
     if files.list(location) or (files.exists(location) and not _is_folder(files, location)):
         raise TidemillError("TIDEMILL_LOCATION_NOT_EMPTY", {"view": ".".join(name), "location": location})
-    return Place(location, owned)
+    return ViewLocation(location, owned)
 
 
 def _is_folder(files: Files, location: str) -> bool:

@@ -13,13 +13,13 @@ from tidemill.sql.not_yet import not_in_effect
 from tidemill.sql.render import expect_text, schedule_text
 from tidemill.sql.statements import Describe
 
-Line = tuple[str, str, str | None]
+DescribeRow = tuple[str, str, str | None]
 
 
 def describe(jvm: Jvm, statement: Describe, sql: str, warnings: list[str]) -> list[list[Any]]:
     """Rows col_name, data_type, comment.  Raises TIDEMILL_NOT_FOUND, TIDEMILL_NOT_AN_INCREMENTAL_VIEW."""
     view = views.find(jvm, statement.name)
-    lines: list[Line] = [(c.name, type_text(c.type), c.comment) for c in view.definition.columns]
+    lines: list[DescribeRow] = [(c.name, type_text(c.type), c.comment) for c in view.definition.columns]
     ignored = not_in_effect(view.definition.create)
     lines += _partitions(view)
     if statement.extended:
@@ -30,7 +30,7 @@ def describe(jvm: Jvm, statement: Describe, sql: str, warnings: list[str]) -> li
     return [list(line) for line in lines]
 
 
-def _partitions(view: View) -> Iterator[Line]:
+def _partitions(view: View) -> Iterator[DescribeRow]:
     columns = {c.name: c for c in view.definition.columns}
     parts = [columns[name] for name in view.definition.create.partitioned_by]
     if parts:
@@ -40,7 +40,7 @@ def _partitions(view: View) -> Iterator[Line]:
         yield c.name, type_text(c.type), c.comment
 
 
-def _extended(view: View) -> Iterator[Line]:
+def _extended(view: View) -> Iterator[DescribeRow]:
     definition, head = view.definition, view.head
     create = definition.create
     yield "", "", None

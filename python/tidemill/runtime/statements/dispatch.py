@@ -19,18 +19,18 @@ from tidemill.runtime.statements.verify import verify
 from tidemill.sql.codec import from_json
 from tidemill.sql.statements import Statement
 
-Rows = list[list[Any]]
+AnswerRows = list[list[Any]]
 
 
 @dataclass(slots=True)
-class Answer:
+class StatementAnswer:
     """Rows in the cell encoding of the bridge, and warnings for the log."""
 
-    rows: Rows = field(default_factory=list)
+    rows: AnswerRows = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
-Handler = Callable[[Jvm, Any, str, list[str]], Rows]
+Handler = Callable[[Jvm, Any, str, list[str]], AnswerRows]
 
 # kind of statement -> function(jvm, statement, text, warnings) -> rows
 HANDLERS: Mapping[str, Handler] = {
@@ -54,6 +54,6 @@ def execute(jvm: Jvm, statement: Statement | Mapping[str, Any], sql: str) -> dic
     Raises TidemillError, or JvmFailure for an error of Spark's.
     """
     parsed = from_json(statement) if isinstance(statement, Mapping) else statement
-    answer = Answer()
+    answer = StatementAnswer()
     answer.rows = HANDLERS[parsed.kind](jvm, parsed, sql, answer.warnings)
     return {"rows": answer.rows, "warnings": answer.warnings}

@@ -11,10 +11,10 @@ from typing import Any
 from tidemill.bridge.jvm import Jvm
 from tidemill.explain import explained
 from tidemill.runtime.before import analysis, planning, sessions
-from tidemill.runtime.before.planning import Asked
+from tidemill.runtime.before.planning import PlanInputs
 from tidemill.runtime.before.situation import Situation, survey
 from tidemill.runtime.view import views
-from tidemill.runtime.view.arrivals import Outlook, Run, expectations, per_cycle
+from tidemill.runtime.view.arrivals import ObservedRun, Outlook, expectations, per_cycle
 from tidemill.runtime.view.definition import Terms
 from tidemill.runtime.view.views import View
 from tidemill.search.contract.past import NOTHING_PAST, Past
@@ -66,14 +66,14 @@ def _of_view(jvm: Jvm, view: View) -> ExplainedPlan:
         last = view.head.row.point if view.head is not None else len(schedule)
         number = last + 1 if last < len(schedule) else 1
         arrived = situation.arrived(schedule, number)
-        present = Run(None, time.time(), replace(arrived, rows={}) if idle else arrived)
+        present = ObservedRun(None, time.time(), replace(arrived, rows={}) if idle else arrived)
         return _of_cycle(situation, number, view.outlook(present), view.past())
 
 
 def _of_create(jvm: Jvm, create: Create) -> ExplainedPlan:
     """The plan of a run after a small change, right after the filling."""
     with _analysed(jvm, create) as (situation, outlook):
-        filling = planning.plan(situation, Asked("FIRST"))
+        filling = planning.plan(situation, PlanInputs("FIRST"))
         planning.check_policy(situation, filling)
         after = planning.steady(situation, frozenset(s.name for s in filling.states))
         return _of_cycle(after, 1, outlook)
@@ -84,7 +84,7 @@ def _of_cycle(situation: Situation, number: int, outlook: Outlook, past: Past = 
     forced, point = planning.forced(situation, requested=False), outlook.schedule[number - 1]
     if forced is None and not point.output:
         return planning.explained_early(situation, number, outlook)
-    return planning.explained(situation, Asked(forced, point=(number, point.cost), past=past))
+    return planning.explained(situation, PlanInputs(forced, point=(number, point.cost), past=past))
 
 
 @contextmanager

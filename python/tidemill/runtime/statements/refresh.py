@@ -11,7 +11,7 @@ from tidemill.runtime.before.situation import survey
 from tidemill.runtime.run import cascade
 from tidemill.runtime.run import perform as runs
 from tidemill.runtime.run.attempt import Occasion
-from tidemill.runtime.run.perform import Wanted
+from tidemill.runtime.run.perform import RunOptions
 from tidemill.runtime.view import views
 from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.views import View
@@ -33,7 +33,7 @@ def refresh(jvm: Jvm, statement: Refresh, sql: str, warnings: list[str]) -> list
             "TIDEMILL_NO_SUCH_POINT",
             {"view": view.definition.qualified, "point": statement.point, "points": len(points)},
         )
-    wanted = Wanted(
+    wanted = RunOptions(
         occasion=Occasion.now(point, "MANUAL"),
         full=statement.full,
         output=statement.full or points[point - 1].output,
@@ -43,7 +43,7 @@ def refresh(jvm: Jvm, statement: Refresh, sql: str, warnings: list[str]) -> list
     return [run(jvm, view, wanted).cells()]
 
 
-def _alone(jvm: Jvm, view: View, wanted: Wanted) -> RunRow:
+def _alone(jvm: Jvm, view: View, wanted: RunOptions) -> RunRow:
     """A run of `view` in a session of its own, over its sources as they are."""
     view.publish_if_behind()
     working = sessions.working(jvm, view.definition.settings)

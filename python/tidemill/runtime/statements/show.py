@@ -8,9 +8,9 @@ from typing import Any
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.runtime.view import catalog, views
-from tidemill.runtime.view.catalog import Entry
+from tidemill.runtime.view.catalog import CatalogEntry
 from tidemill.sql.render import create_text
-from tidemill.sql.statements import Column, ShowCreate, ShowRefreshes, ShowViews
+from tidemill.sql.statements import ColumnClause, ShowCreate, ShowRefreshes, ShowViews
 
 UNREADABLE = "UNREADABLE"
 """Status of a view whose files are gone, damaged, or out of reach."""
@@ -32,7 +32,7 @@ def show_views(jvm: Jvm, statement: ShowViews, sql: str, warnings: list[str]) ->
     return rows
 
 
-def _state_of(jvm: Jvm, entry: Entry) -> list[Any]:
+def _state_of(jvm: Jvm, entry: CatalogEntry) -> list[Any]:
     """Status, policy, lastRun and lastOutputAt; of one view whose files cannot be read, that this is so."""
     try:
         view = views.open_entry(jvm, entry)
@@ -53,7 +53,7 @@ def show_create(jvm: Jvm, statement: ShowCreate, sql: str, warnings: list[str]) 
     """One row: a CREATE statement that makes the view again, wherever it is run."""
     view = views.find(jvm, statement.name)
     create = view.definition.create
-    columns = tuple(Column(c.name, c.comment) for c in view.definition.columns) if create.columns else ()
+    columns = tuple(ColumnClause(c.name, c.comment) for c in view.definition.columns) if create.columns else ()
     named = replace(create, name=view.definition.name, columns=columns)
     text = create_text(replace(named, if_not_exists=False, or_replace=False))
     return [[text]]

@@ -18,7 +18,7 @@ from tidemill.runtime.storage.files import Files, Status, child, numbered, paren
 from tidemill.runtime.storage.stage import upwards
 from tidemill.runtime.view import leases, results, views
 from tidemill.runtime.view.definition import AMENDMENTS, DEFINITIONS, VIEW_FILE, definition_file
-from tidemill.runtime.view.record import Record
+from tidemill.runtime.view.record import RunRecord
 from tidemill.runtime.view.views import View
 from tidemill.sql.statements import Vacuum
 
@@ -57,10 +57,10 @@ def vacuum(jvm: Jvm, statement: Vacuum, sql: str, warnings: list[str]) -> list[l
     return [[path] for path in sorted(gone)]
 
 
-def _needed_records(view: View, hours: float, oldest_needed: int | None) -> list[Record]:
+def _needed_records(view: View, hours: float, oldest_needed: int | None) -> list[RunRecord]:
     """The last two runs, those whose files were live within the retention, and all that views above have not read."""
     cutoff = time.time_ns() // 1000 - round(hours * _HOUR_US)
-    found: list[Record] = []
+    found: list[RunRecord] = []
     superseded_at: int | None = None
     for record in view.log.newest_first():
         recent = superseded_at is not None and superseded_at > cutoff
@@ -72,7 +72,7 @@ def _needed_records(view: View, hours: float, oldest_needed: int | None) -> list
     return found
 
 
-def _coverable(view: View, records: Iterable[Record]) -> int:
+def _coverable(view: View, records: Iterable[RunRecord]) -> int:
     """How many of the oldest runs need no entry any more, in whole checkpoints."""
     needed = [record.run for record in records]
     if view.head is not None and view.head.output_run is not None:
@@ -81,7 +81,7 @@ def _coverable(view: View, records: Iterable[Record]) -> int:
 
 
 def _unneeded(
-    view: View, records: Iterable[Record], void: Collection[str], found: Sequence[Status], covered: int
+    view: View, records: Iterable[RunRecord], void: Collection[str], found: Sequence[Status], covered: int
 ) -> Iterator[Status]:
     location = view.location.rstrip("/") + "/"
     needed = {_plain(path) for record in records for path in _paths(record)}
@@ -113,7 +113,7 @@ def _unneeded(
             yield status
 
 
-def _paths(record: Record) -> Iterator[str]:
+def _paths(record: RunRecord) -> Iterator[str]:
     yield from (str(f["path"]) for f in record.files)
     yield from (str(f["path"]) for f in record.delta or ())
     yield from (str(f["path"]) for f in record.held_files)

@@ -12,9 +12,9 @@ from tidemill.runtime.before import analysis, sessions
 from tidemill.runtime.judge.compare import Verdict, compare
 from tidemill.runtime.judge.free_answers import compare_cut, find_cut
 from tidemill.runtime.run.binder import Binder
-from tidemill.runtime.run.jobs import Execution, Work
+from tidemill.runtime.run.jobs import JobCost, SparkJobs
 from tidemill.runtime.view import views
-from tidemill.runtime.view.record import Record
+from tidemill.runtime.view.record import RunRecord
 from tidemill.sources.registry import describe_position, pin
 from tidemill.sql.statements import Verify
 from tidemill.wire.query_document import read_query
@@ -34,13 +34,13 @@ def verify(jvm: Jvm, statement: Verify, sql: str, warnings: list[str]) -> list[l
     with analysis.analysed_again(working, definition, head) as document:
         at = _positions(working, document, definition.qualified, head)
         sessions.fit(working, None)
-        execution = Execution(working, document["query"], definition.qualified, head.run, Work())
+        execution = SparkJobs(working, document["query"], definition.qualified, head.run, JobCost())
         columns = [(c.name, type_to_text(c.type)) for c in definition.columns]
         verdict = _verdict(execution, document, at, head, columns)
     return [[verdict.matches, verdict.missing, verdict.unexpected]]
 
 
-def _positions(jvm: Jvm, document: analysis.Document, view: str, head: Record) -> dict[int, Any]:
+def _positions(jvm: Jvm, document: analysis.Document, view: str, head: RunRecord) -> dict[int, Any]:
     """Recorded positions by number of source, all of them readable."""
     sources = document["sources"]
     recorded = [head.position_of(s["name"]) for s in sources]
@@ -55,10 +55,10 @@ def _positions(jvm: Jvm, document: analysis.Document, view: str, head: Record) -
 
 
 def _verdict(
-    execution: Execution,
+    execution: SparkJobs,
     document: analysis.Document,
     at: dict[int, Any],
-    head: Record,
+    head: RunRecord,
     columns: list[tuple[str, str]],
 ) -> Verdict:
     binder = Binder(positions=[at], states={}, result=head.files)

@@ -53,7 +53,7 @@ _TOGETHER = 50
 """Entries that are read by one call where many are."""
 
 
-class Entry(Protocol):
+class LogEntry(Protocol):
     """What a run commits."""
 
     @property
@@ -62,7 +62,7 @@ class Entry(Protocol):
     def to_json(self) -> Mapping[str, Any]: ...
 
 
-E = TypeVar("E", bound=Entry)
+E = TypeVar("E", bound=LogEntry)
 D = TypeVar("D")
 
 

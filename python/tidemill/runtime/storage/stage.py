@@ -55,7 +55,7 @@ class Stage:
             self._files.delete(self._shared)
             self._shared.clear()
 
-    def settle(self, written: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def move_into_place(self, written: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Moves result files from their folder to the location itself, or to the folders of their partitions there;
         answers their listing there.
 

@@ -1,8 +1,8 @@
 """What is expected to arrive: rows inserted into and deleted from each source between a point and the next one.
 
 Each run records what came into each source since the positions that the content stands at (`Arrived`). Out of two such
-records comes what arrived in between (`Interval`): the difference of both where the content stood still, all of the
-later one where the earlier run made the content. A source whose rows nobody counted at one of the runs has a longer
+records comes what arrived in between (`ArrivalInterval`): the difference of both where the content stood still, all of
+the later one where the earlier run made the content. A source whose rows nobody counted at one of the runs has a longer
 interval instead, or none.
 
 Until point k + 1, from point k, of one source (`Outlook.ahead`):
@@ -45,7 +45,7 @@ from tidemill.sql.render import name_text, trigger_text
 from tidemill.sql.schedule import DAY
 from tidemill.sql.statements import AtTime, Expectation, Name, Point
 
-Rows: TypeAlias = tuple[float, float]
+ArrivedRows: TypeAlias = tuple[float, float]
 """Inserts and deletes."""
 
 CYCLES = 7
@@ -65,7 +65,7 @@ class Arrived:
     place: str
     last: bool
     since: int | None
-    rows: Mapping[str, Rows | None]
+    rows: Mapping[str, ArrivedRows | None]
 
     def to_json(self) -> dict[str, Any]:
         rows = {name: None if known is None else list(known) for name, known in self.rows.items()}
@@ -78,7 +78,7 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ObservedRun:
     """A run: its number (None: it has not ended yet), when it began (epoch seconds), and what it says of arrivals."""
 
     run: int | None
@@ -88,14 +88,14 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class ArrivalInterval:
     """What arrived at one source between two runs: of which points, when (epoch seconds), and how many rows."""
 
     first: str
     last: str
     start: float
     stop: float
-    rows: Rows
+    rows: ArrivedRows
 
 
 def place(schedule: Sequence[Point], number: int) -> str:
@@ -155,7 +155,7 @@ def expectations(
     return found
 
 
-def per_cycle(expected: Mapping[str, Expectation]) -> dict[str, Rows]:
+def per_cycle(expected: Mapping[str, Expectation]) -> dict[str, ArrivedRows]:
     """What comes into each source in a cycle, where EXPECT says so; one that is told per day is taken to be a day.
 
     >>> per_cycle({"t": Expectation(("t",), 200, "CYCLE", 10.0), "done": Expectation(("done",))})
@@ -174,7 +174,7 @@ def _spelled(name: str) -> str:
     return re.sub(r"\bfile:/+", "/", plain)
 
 
-def intervals(runs: Sequence[Run], source: str) -> list[Interval]:
+def intervals(runs: Sequence[ObservedRun], source: str) -> list[ArrivalInterval]:
     """What arrived between runs, in order; `runs`: the oldest first.
 
     >>> def run(number, point, since, rows):
@@ -189,13 +189,13 @@ def intervals(runs: Sequence[Run], source: str) -> list[Interval]:
         if rows is None or since is None:
             continue
         for earlier in reversed(runs[:i]):
-            before: Rows | None = (0, 0)
+            before: ArrivedRows | None = (0, 0)
             if earlier.run != since:
                 before = earlier.arrived.rows.get(source) if earlier.arrived.since == since else None
             if before is not None:
                 came = (max(0, rows[0] - before[0]), max(0, rows[1] - before[1]))
                 ends = (earlier.arrived.place, later.arrived.place)
-                found.append(Interval(*ends, earlier.at, max(earlier.at, later.at), came))
+                found.append(ArrivalInterval(*ends, earlier.at, max(earlier.at, later.at), came))
                 break
     return found
 
@@ -249,7 +249,7 @@ class Profile:
     deletes: Sequence[float]
 
     @staticmethod
-    def of(past: Iterable[Interval], zone: tzinfo) -> Profile:
+    def of(past: Iterable[ArrivalInterval], zone: tzinfo) -> Profile:
         """Every interval is taken to have brought its rows evenly.
 
         >>> past = [Interval("a", "b", 0, 7200, (200, 0)), Interval("b", "a", 7200, 10800, (0, 0))]
@@ -265,7 +265,7 @@ class Profile:
                 deletes[hour] += interval.rows[1] * part / length
         return Profile(seconds, inserts, deletes)
 
-    def between(self, start: float, length: float) -> Rows | None:
+    def between(self, start: float, length: float) -> ArrivedRows | None:
         """Rows in `length` seconds from a second of the day on; None if no time as long as that was seen."""
         seen = sum(self.seconds)
         if seen < length or not seen:
@@ -288,7 +288,7 @@ class Outlook:
 
     schedule: Sequence[Point]
     expect: Mapping[str, Expectation]
-    runs: Sequence[Run] = ()
+    runs: Sequence[ObservedRun] = ()
     said: int | None = None
     zone: tzinfo = UTC
 
@@ -300,7 +300,7 @@ class Outlook:
             said = max((r.run for r in self.runs if r.created and r.run is not None), default=-1)
         return any(r.arrived.last and r.run > said for r in self.runs if r.run is not None)
 
-    def ahead(self, source: str, number: int) -> list[Rows | None]:
+    def ahead(self, source: str, number: int) -> list[ArrivedRows | None]:
         """What arrives from point `number` to the next, and so on to the last; None: nobody knows."""
         expected = self.expect.get(source)
         past = intervals(self.runs, source)
@@ -323,7 +323,7 @@ class Outlook:
         """When the present cycle did."""
         return max((r.at for r in self.runs if r.arrived.last and r.run is not None), default=0.0)
 
-    def _weights(self, past: Sequence[Interval], steps: Sequence[int]) -> list[float]:
+    def _weights(self, past: Sequence[ArrivalInterval], steps: Sequence[int]) -> list[float]:
         """How what arrives in the rest of the cycle is shared out over its stretches."""
         foreseen = [self._foreseen(past, k, steps[0]) for k in steps]
         known = [sum(rows) for rows in foreseen if rows is not None]
@@ -332,7 +332,7 @@ class Outlook:
         lengths = [found[1] for k in steps if (found := self._clock(k, steps[0])) is not None]
         return lengths if len(lengths) == len(steps) else [1.0 for _ in steps]
 
-    def _foreseen(self, past: Sequence[Interval], k: int, number: int) -> Rows | None:
+    def _foreseen(self, past: Sequence[ArrivalInterval], k: int, number: int) -> ArrivedRows | None:
         """What the past says about the stretch from point k to the next one."""
         same = self._same(past, k)
         if same:
@@ -340,12 +340,12 @@ class Outlook:
         clock = self._clock(k, number)
         return None if clock is None else Profile.of(past, self.zone).between(*clock)
 
-    def _same(self, past: Sequence[Interval], k: int) -> list[Interval]:
+    def _same(self, past: Sequence[ArrivalInterval], k: int) -> list[ArrivalInterval]:
         """The stretch from point k to the next one in past cycles."""
         ends = place(self.schedule, k), place(self.schedule, k + 1)
         return [i for i in past if (i.first, i.last) == ends][-CYCLES:]
 
-    def _length(self, past: Sequence[Interval], k: int, number: int) -> float:
+    def _length(self, past: Sequence[ArrivalInterval], k: int, number: int) -> float:
         """Seconds from point k to the next one."""
         clock, same = self._clock(k, number), self._same(past, k)
         if clock is not None:

@@ -19,7 +19,7 @@ SESSION_CATALOG = "spark_catalog"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogEntry:
     """What the catalog says of a name; `schema`: its columns as a StructType in JSON."""
 
     name: tuple[str, ...]
@@ -70,13 +70,13 @@ def check_name(jvm: Jvm, qualified: Sequence[str]) -> None:
     jvm.invoke("catalog", {"do": "check_name", "name": list(qualified)})
 
 
-def lookup(jvm: Invoker, qualified: Sequence[str]) -> Entry | None:
+def lookup(jvm: Invoker, qualified: Sequence[str]) -> CatalogEntry | None:
     """The entry of a qualified name; None if there is none."""
     answer = jvm.invoke("catalog", {"do": "lookup", "name": list(qualified)})
     return None if answer is None else _entry(answer)
 
 
-def views_in(jvm: Jvm, database: str | None, pattern: str | None) -> list[Entry]:
+def views_in(jvm: Jvm, database: str | None, pattern: str | None) -> list[CatalogEntry]:
     """Entries of incremental views in a database (None: the current one) whose names match Spark's LIKE `pattern`."""
     request: dict[str, Any] = {"do": "list", "property": VIEW_PROPERTY}
     if database is not None:
@@ -159,8 +159,8 @@ def default_location(jvm: Jvm, qualified: Sequence[str]) -> str:
     return str(jvm.invoke("catalog", {"do": "default_path", "name": list(qualified)}))
 
 
-def _entry(answer: Mapping[str, Any]) -> Entry:
-    return Entry(
+def _entry(answer: Mapping[str, Any]) -> CatalogEntry:
+    return CatalogEntry(
         tuple(answer["name"]),
         answer["type"],
         answer.get("provider"),

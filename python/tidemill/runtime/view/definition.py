@@ -17,7 +17,7 @@ from typing import Any
 
 from tidemill.plan.datatype import DataType
 from tidemill.runtime.storage.files import numbered
-from tidemill.runtime.view.arrivals import Rows, expectations, per_cycle
+from tidemill.runtime.view.arrivals import ArrivedRows, expectations, per_cycle
 from tidemill.search.contract.kinds import Policy
 from tidemill.sql.codec import from_json
 from tidemill.sql.statements import (
@@ -63,7 +63,7 @@ class Terms:
 
     policy: Policy
     captured: Mapping[str, str]
-    cycle: Mapping[str, Rows] = field(default_factory=dict)
+    cycle: Mapping[str, ArrivedRows] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from tidemill.search.contract.kinds import RUN_KINDS, RunKind
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class ChangeCounts:
     """Rows that came and rows that went."""
 
     inserts: int
@@ -33,8 +33,8 @@ class RunRow:
     kind: RunKind
     reason: str | None = None
     methods: tuple[str, ...] = ()
-    rows_in: Counts | None = None
-    rows_out: Counts | None = None
+    rows_in: ChangeCounts | None = None
+    rows_out: ChangeCounts | None = None
     started_at: int = 0
     duration_ms: int | None = None
     cpu_ms: int | None = None
@@ -61,7 +61,7 @@ class RunRow:
         values = {k: v for k, v in data.items() if k in known}
         for name in ("rows_in", "rows_out"):
             if values.get(name) is not None:
-                values[name] = Counts(**values[name])
+                values[name] = ChangeCounts(**values[name])
         values["kind"] = one_of(RUN_KINDS, values["kind"], "a run's kind")
         values["methods"] = tuple(values.get("methods") or ())
         return RunRow(**values)
@@ -69,7 +69,7 @@ class RunRow:
 
 def _cell(value: object) -> object:
     match value:
-        case Counts():
+        case ChangeCounts():
             return [value.inserts, value.deletes]
         case tuple():
             return list(value)

@@ -16,7 +16,7 @@ from typing import Any
 from tidemill.runtime.storage.files import child
 from tidemill.runtime.view import views
 from tidemill.runtime.view.definition import VIEW_FILE
-from tidemill.runtime.view.record import Record
+from tidemill.runtime.view.record import RunRecord
 from tidemill.runtime.view.views import View
 
 FOLDER = "_tidemill/leases"
@@ -31,7 +31,7 @@ class Leases:
     void: frozenset[str]
 
 
-def take(view: View, sources: Iterable[Mapping[str, Any]], record: Record) -> None:
+def take(view: View, sources: Iterable[Mapping[str, Any]], record: RunRecord) -> None:
     """Tells the views among `sources`, entries of the query's document, that `view` has read them."""
     read = {s.name: s.position["run"] for s in record.stands_at[0] if s.kind == "view" and s.position}
     for source in sources:

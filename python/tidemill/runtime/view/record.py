@@ -77,7 +77,7 @@ class StoredState:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RunRecord:
     """One run.
 
     `files`: the live files of the result. `output_run` and `output_at`: the last run with output (this one, if it
@@ -167,13 +167,13 @@ class Record:
         }
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Record:
+    def from_json(data: Mapping[str, Any]) -> RunRecord:
         """Raises ValueError for a format that this version does not know."""
         if data.get("format") != FORMAT:
             raise ValueError(
                 f"log entry of format {data.get('format')}; this version of Tidemill reads format {FORMAT}"
             )
-        return Record(
+        return RunRecord(
             run=data["run"],
             row=RunRow.from_json(data["metrics"]),
             output_run=data["output_run"],

@@ -15,7 +15,7 @@ from tidemill.errors import TidemillError
 from tidemill.runtime.storage import publish
 from tidemill.runtime.storage.files import Files
 from tidemill.runtime.view.definition import Definition
-from tidemill.runtime.view.record import File, Record
+from tidemill.runtime.view.record import File, RunRecord
 
 DELTA_LOG = "_delta_log"
 FOLDERS = (publish.FOLDER, DELTA_LOG)
@@ -40,10 +40,10 @@ class Result(Protocol):
     def published(self) -> int | None:
         """The number of what is shown, to be compared with `due`; None if nothing is, or something else."""
 
-    def due(self, record: Record) -> int | None:
+    def due(self, record: RunRecord) -> int | None:
         """The number under which a record with content is shown."""
 
-    def publish(self, record: Record, before: Record | None) -> None:
+    def publish(self, record: RunRecord, before: RunRecord | None) -> None:
         """Shows the content of `record`, unless that, or a newer one, is shown already.
 
         `before`: what is shown now, as far as it is known.
@@ -67,10 +67,10 @@ class ParquetResult:
     def published(self) -> int | None:
         return publish.published(self.files, self.location)
 
-    def due(self, record: Record) -> int | None:
+    def due(self, record: RunRecord) -> int | None:
         return record.run
 
-    def publish(self, record: Record, before: Record | None) -> None:
+    def publish(self, record: RunRecord, before: RunRecord | None) -> None:
         publish.publish(self.files, self.location, record.run, record.files)
 
     def forget(self) -> None: ...
@@ -100,10 +100,10 @@ class DeltaResult:
         run: int | None = self._do("published")
         return run
 
-    def due(self, record: Record) -> int | None:
+    def due(self, record: RunRecord) -> int | None:
         return record.output_run
 
-    def publish(self, record: Record, before: Record | None) -> None:
+    def publish(self, record: RunRecord, before: RunRecord | None) -> None:
         known = None if before is None else {"run": before.output_run, "files": _listed(before.files)}
         self._do("publish", run=record.output_run, files=_listed(record.files), before=known, **self._described())
 

@@ -12,11 +12,11 @@ from tidemill.errors import TidemillError
 from tidemill.runtime.storage.files import Files, Status, child, numbered
 from tidemill.runtime.storage.log import Log
 from tidemill.runtime.view import catalog
-from tidemill.runtime.view.arrivals import RUNS_READ, TIME_ZONE, Outlook, Run, zone_of
-from tidemill.runtime.view.catalog import Entry
+from tidemill.runtime.view.arrivals import RUNS_READ, TIME_ZONE, ObservedRun, Outlook, zone_of
+from tidemill.runtime.view.catalog import CatalogEntry
 from tidemill.runtime.view.definition import AMENDMENTS, VIEW_FILE, Definition, definition_file
 from tidemill.runtime.view.history import RunRow
-from tidemill.runtime.view.record import File, Record, arrived_of
+from tidemill.runtime.view.record import File, RunRecord, arrived_of
 from tidemill.runtime.view.results import Result, result_of
 from tidemill.search.contract.past import LEAST, NOTHING_PAST, Past, PastRun
 from tidemill.search.contract.stored import HELD
@@ -51,15 +51,15 @@ class View:
 
     definition: Definition
     files: Files
-    head: Record | None = None
-    entry: Entry | None = None
+    head: RunRecord | None = None
+    entry: CatalogEntry | None = None
 
     @property
     def location(self) -> str:
         return self.definition.location
 
     @cached_property
-    def log(self) -> Log[Record]:
+    def log(self) -> Log[RunRecord]:
         return _log(self.files, self.location, self.definition.qualified)
 
     @cached_property
@@ -78,13 +78,13 @@ class View:
             return "SUSPENDED"
         return "ACTIVE" if self.head is not None and self.head.filled else "NOT_FILLED"
 
-    def outlook(self, *present: Run) -> Outlook:
+    def outlook(self, *present: ObservedRun) -> Outlook:
         """What statement and log tell of what will arrive; `present`: the run that is planned, with what it found."""
         definition = self.definition
         runs = []
         for row in reversed(self.log.history(RUNS_READ) if self.head is not None else []):
             if (arrived := arrived_of(row)) is not None:
-                runs.append(Run(row["run"], row["started_at"] / 1e6, arrived, row["trigger"] == "CREATE"))
+                runs.append(ObservedRun(row["run"], row["started_at"] / 1e6, arrived, row["trigger"] == "CREATE"))
         create = definition.create
         return Outlook(
             schedule=create.schedule,
@@ -142,7 +142,7 @@ class View:
                 lost |= Lost(None, {name: f"{file['path']} cannot be read"})
         return lost
 
-    def publish(self, record: Record) -> None:
+    def publish(self, record: RunRecord) -> None:
         """Shows the content of the last run with output to plain readers; may be done again at any time."""
         if record.output_run is not None:
             self.result.publish(record, self.head)
@@ -213,7 +213,7 @@ def _named(file: File, text: str) -> bool:
     return str(file["path"]).rsplit("/", 1)[-1] in text
 
 
-def entry(jvm: Jvm, name: Sequence[str]) -> Entry:
+def entry(jvm: Jvm, name: Sequence[str]) -> CatalogEntry:
     """The catalog entry of an incremental view.
 
     Raises TIDEMILL_NOT_FOUND, TIDEMILL_NOT_AN_INCREMENTAL_VIEW, TIDEMILL_CATALOG_UNSUPPORTED.
@@ -232,7 +232,7 @@ def find(jvm: Jvm, name: Sequence[str]) -> View:
     return open_entry(jvm, entry(jvm, name))
 
 
-def open_entry(jvm: Jvm, found: Entry) -> View:
+def open_entry(jvm: Jvm, found: CatalogEntry) -> View:
     """The view that a catalog entry points to.  Raises TIDEMILL_NOT_FOUND if its files are gone."""
     files = Files(jvm)
     opened = None if found.location is None else at_location(files, files.qualify(found.location), found.name)
@@ -288,5 +288,5 @@ def _amendments(files: Files, location: str) -> list[tuple[int, Action]]:
     return [(n, action_from_json(json.loads(t))) for n, t in zip(numbers, texts, strict=True) if t is not None]
 
 
-def _log(files: Files, location: str, view: str) -> Log[Record]:
-    return Log(files, location, view, Record.from_json)
+def _log(files: Files, location: str, view: str) -> Log[RunRecord]:
+    return Log(files, location, view, RunRecord.from_json)

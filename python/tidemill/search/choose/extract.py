@@ -15,14 +15,22 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
-from tidemill.cost.costing import CostModel, Facts, Rows, Work
+from tidemill.cost.costing import CostModel, Facts, OperatorWork, RowCount
 from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import Less, Project, Scan
-from tidemill.search.choose.settle import ANY_WEIGHT, Choice, Given, Place, Run, SettledChoices, SettlingProblem
+from tidemill.search.choose.settle import (
+    ANY_WEIGHT,
+    Choice,
+    Place,
+    PlannedRun,
+    SettledChoices,
+    SettlingProblem,
+    WrittenAt,
+)
 from tidemill.search.space.ways import Way, Ways
 
 MADE, PLAIN, BEST = range(3)
-Node: TypeAlias = tuple[int, Place]
+PlaceAtLevel: TypeAlias = tuple[int, Place]
 """A place as it is computed in order to be written (MADE), as it is had where nothing is written (PLAIN), or where all
 that the plan writes is (BEST); further numbers: where only a part of that is."""
 
@@ -80,7 +88,7 @@ class Extractor:
         facts: Facts,
         allowed: Callable[[int, Expression], bool] = lambda _g, _e: True,
         prefer: str | None = None,
-        runs: Sequence[Run] | None = None,
+        runs: Sequence[PlannedRun] | None = None,
         savable: Callable[[int], bool] = lambda _g: True,
         written: Iterable[Place] = (),
         copies: Mapping[Place, Place] | None = None,
@@ -89,9 +97,9 @@ class Extractor:
         self._memo = memo
         self.emit, self.name = memo.emit, memo.name
         self._model = model
-        self.runs = (Run(memo.timeline.whole.new),) if runs is None else tuple(runs)
+        self.runs = (PlannedRun(memo.timeline.whole.new),) if runs is None else tuple(runs)
         self._settling = SettlingProblem(memo, model, facts, allowed, prefer, self.runs, savable, ways or Ways())
-        self._staged: dict[int, Rows] = {}
+        self._staged: dict[int, RowCount] = {}
         self._told_by: dict[int, set[int]] = {}
         self._looked_up: dict[int, list[Way]] = {}
         for group, known in self._settling.ways_of.items():
@@ -133,12 +141,12 @@ class Extractor:
         known = (group, 0) in self._made or (group, 0) in self._copies
         self._staged[group] = self.rows(group)
         if not known:  # otherwise its readers have been chosen as such
-            staged = {(group, 0): Given(rows) for group, rows in self._staged.items()}
+            staged = {(group, 0): WrittenAt(rows) for group, rows in self._staged.items()}
             self._plain = self._settling.settle(staged, [self._plain])
             self._choose()
 
     def _choose(self) -> None:
-        staged = {(group, 0): Given(rows) for group, rows in self._staged.items()}
+        staged = {(group, 0): WrittenAt(rows) for group, rows in self._staged.items()}
         near = [self._plain, self._best]
         self._best = self._plain
         self._chosen = [self._plain, self._plain, self._best]
@@ -151,10 +159,10 @@ class Extractor:
         if not once:
             return
         bits = {place: self._bits.setdefault(place, 1 << len(self._bits)) for place in once}
-        given = {place: Given(self._plain[place].rows, bit) for place, bit in bits.items()}
+        given = {place: WrittenAt(self._plain[place].rows, bit) for place, bit in bits.items()}
         for copy, of in self._copies.items():
             if copy not in staged and of in self._plain:
-                given[copy] = Given(self._plain[of].rows, bits.get(of, 0))
+                given[copy] = WrittenAt(self._plain[of].rows, bits.get(of, 0))
         given |= staged
         self._best = self._chosen[BEST] = self._settling.settle(given, near)
         # What something is computed from comes before it; where two would need each other, the cheaper one comes first.
@@ -184,7 +192,7 @@ class Extractor:
         ways = (w for w in self._settling.ways_of[group] if self._settling.is_open(w, run, self._best.found))
         return [self._settling.choice(way, run, self._best) for way in ways if way.inputs]
 
-    def _making(self, place: Place, given: Mapping[Place, Given], written: int) -> _Made:
+    def _making(self, place: Place, given: Mapping[Place, WrittenAt], written: int) -> _Made:
         """How something is computed where only a part is written: as where all is, if it does not read the others."""
         best, free = self._cheapest(place, written), self._cheapest(place, -1)
         plain = self._plain[place]
@@ -207,10 +215,10 @@ class Extractor:
         choice = self.making(group, run).best(group, run)
         return choice.cost if choice else inf
 
-    def rows(self, group: int, run: int = 0) -> Rows:
+    def rows(self, group: int, run: int = 0) -> RowCount:
         """Estimated rows of a group; 0 if nothing computes it."""
         best = self.best(group, run)
-        return best.rows if best else Rows(0.0)
+        return best.rows if best else RowCount(0.0)
 
     def best(self, group: int, run: int = 0) -> Choice | None:
         """The cheapest allowed way to have a group at a run, or None."""
@@ -220,12 +228,12 @@ class Extractor:
         """The choices by which a group is computed, also where others load it."""
         return Chosen(self, self.place((group, run)))
 
-    def chosen(self, node: Node) -> Choice | None:
+    def chosen(self, node: PlaceAtLevel) -> Choice | None:
         """The choice for a place."""
         level, place = node
         return self._made[place].choice if level == MADE else self._chosen[level].get(place)
 
-    def weighed(self, node: Node, e: Expression) -> Choice | None:
+    def weighed(self, node: PlaceAtLevel, e: Expression) -> Choice | None:
         """What an expression would cost in place of the choice; None if it is not allowed, or lacks an input."""
         _, (group, run) = node
         best = self._chosen[self.inputs_of(node)]
@@ -236,16 +244,16 @@ class Extractor:
             return None
         return self._settling.choice(way, run, best)
 
-    def inputs_of(self, node: Node) -> int:
+    def inputs_of(self, node: PlaceAtLevel) -> int:
         """Where the inputs of what computes a place are looked up."""
         level, place = node
         return self._made[place].level if level == MADE else level
 
-    def entry(self, place: Place) -> Node:
+    def entry(self, place: Place) -> PlaceAtLevel:
         """A place, as it is computed."""
         return (MADE if place in self._made else BEST), place
 
-    def below(self, node: Node) -> list[Node]:
+    def below(self, node: PlaceAtLevel) -> list[PlaceAtLevel]:
         """What is read to come to a place."""
         group, run = node[1]
         choice = self.chosen(node)
@@ -264,10 +272,10 @@ class Extractor:
     def planned(self, groups: Iterable[int], run: int) -> list[Planned]:
         """All that is done to have groups at a run, what it needs before it."""
         demands = [self.entry((self._memo.find(group), run)) for group in groups]
-        order: dict[Node, Choice] = {}
-        seen: set[Node] = set()
+        order: dict[PlaceAtLevel, Choice] = {}
+        seen: set[PlaceAtLevel] = set()
 
-        def visit(node: Node) -> None:
+        def visit(node: PlaceAtLevel) -> None:
             choice = self.chosen(node)
             if node in seen or choice is None:
                 return
@@ -294,9 +302,9 @@ class Extractor:
         work = (self.work(plan, run) for run in range(len(self.runs)))
         return tuple(float(self._model.total(operators)) + handling for operators, handling in work)
 
-    def work(self, plan: Sequence[Planned], run: int) -> tuple[list[Work], float]:
+    def work(self, plan: Sequence[Planned], run: int) -> tuple[list[OperatorWork], float]:
         """What a plan does at a run, and CPU milliseconds to save for later runs or other readers, and to load."""
-        operators: list[Work] = []
+        operators: list[OperatorWork] = []
         handling = 0.0
         for p in plan:
             if (choice := p.choice).saved == run:
@@ -308,7 +316,7 @@ class Extractor:
                 continue
             groups = map(self._memo.find, choice.expression.inputs)
             inputs = tuple(self._settling.read(group, self._best[group, run]) for group in groups)
-            operators.append(Work(choice.expression.op, inputs, choice.own, p.times))
+            operators.append(OperatorWork(choice.expression.op, inputs, choice.own, p.times))
             if p.once and (p.group, run) in self.shared:
                 handling += self._model.save(choice.rows)
         return operators, handling
@@ -367,11 +375,11 @@ class Chosen:
     place: Place
 
     @property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[PlannedRun, ...]:
         """The runs planned."""
         return self.extractor.runs
 
-    def _node(self, group: int, run: int) -> Node:
+    def _node(self, group: int, run: int) -> PlaceAtLevel:
         own = self.extractor.entry(self.place)
         if (group, run) == self.place:
             return own
@@ -381,10 +389,10 @@ class Chosen:
         """How a run comes to a group, or None."""
         return self.extractor.chosen(self._node(self._found(group), run))
 
-    def rows(self, group: int, run: int = 0) -> Rows:
+    def rows(self, group: int, run: int = 0) -> RowCount:
         """Estimated rows of a group; 0 if nothing computes it."""
         best = self.best(group, run)
-        return best.rows if best else Rows(0.0)
+        return best.rows if best else RowCount(0.0)
 
     def weighed(self, group: int, e: Expression, run: int = 0) -> Choice | None:
         """What an expression of a group would cost, chosen or not; None if it is not allowed, or lacks an input."""

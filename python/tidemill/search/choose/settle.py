@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import NamedTuple, TypeAlias
 
-from tidemill.cost.costing import LOOKED_UP_KEYS, NO_ROWS, CostModel, CpuMs, Facts, Read, Rows, row_bytes
+from tidemill.cost.costing import LOOKED_UP_KEYS, NO_ROWS, CostModel, CpuMs, Facts, Read, RowCount, row_bytes
 from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import Changes, Op, Scan
 from tidemill.search.space.seed import READ_RESULT, READ_STATE
@@ -36,7 +36,7 @@ def _is_another(e: Expression, pack: str | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PlannedRun:
     """A run that is planned: the moment at which it reads its sources, and the price of a unit of its work."""
 
     moment: Time
@@ -54,19 +54,19 @@ class Choice(NamedTuple):
         cost: priced, with all below, at all runs.
         saved: the number of an earlier run that saved it; None if this run computes it, or has written it.
         saving: CPU milliseconds of that run to save it.
-        uses: what is written and read on the way, as a set of bits (see `Given`).
+        uses: what is written and read on the way, as a set of bits (see `WrittenAt`).
         from_base: rows of these that come from the base of a state as they are (see `Read`).
     """
 
     expression: Expression | None
-    rows: Rows
+    rows: RowCount
     own: CpuMs
     unpreferred: int
     cost: float
     saved: int | None = None
     saving: float = 0.0
     uses: int = 0
-    from_base: Rows = NO_ROWS
+    from_base: RowCount = NO_ROWS
 
     @property
     def weight(self) -> Weight:
@@ -80,10 +80,10 @@ class Choice(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class WrittenAt:
     """What is written at a place: its rows, and the bit by which its readers are known (0: none)."""
 
-    rows: Rows
+    rows: RowCount
     bit: int = 0
 
 
@@ -107,7 +107,7 @@ class SettlingProblem:
         facts: Facts,
         allowed: Callable[[int, Expression], bool],
         prefer: str | None,
-        runs: Sequence[Run],
+        runs: Sequence[PlannedRun],
         savable: Callable[[int], bool],
         ways: Ways,
     ) -> None:
@@ -137,7 +137,7 @@ class SettlingProblem:
         """Whether a pack, were it preferred, would compute a group in its own way, and not by an expression."""
         return _is_another(e, pack) and any(way.expression.pack == pack for way in self.ways_of[group])
 
-    def settle(self, given: Mapping[Place, Given], near: Sequence[SettledChoices] = ()) -> SettledChoices:
+    def settle(self, given: Mapping[Place, WrittenAt], near: Sequence[SettledChoices] = ()) -> SettledChoices:
         """The cheapest choice for every place that can be had, where some are written already.
 
         Args:
@@ -213,20 +213,20 @@ class SettlingProblem:
             from_base = max([from_base, *(choice.from_base for choice in inputs)])
         return Choice(way.expression, output, own, unpreferred, cost, None, 0.0, uses, from_base)
 
-    def _estimate(self, way: Way, inputs: Sequence[Choice]) -> tuple[Rows, CpuMs]:
+    def _estimate(self, way: Way, inputs: Sequence[Choice]) -> tuple[RowCount, CpuMs]:
         """Rows of a way where its inputs are had so, and what it costs alone."""
         op, known = way.expression.op, self._facts.known.get(way.group, self._size(way))
         output = self._model.rows(op, [choice.rows for choice in inputs], self._facts) if known is None else known
         reads = [self.read(i, choice) for i, choice in zip(way.inputs, inputs, strict=True)]
         return output, self._model.cost(op, reads, output, self._facts)
 
-    def _size(self, way: Way) -> Rows | None:
+    def _size(self, way: Way) -> RowCount | None:
         """Rows of a relation at a moment: the same in whichever way they are computed."""
         e, about = way.expression, self._memo.group(way.group).about
         if about is None or about[1].kind.interval or not e.inputs or e.rule in {READ_STATE, READ_RESULT}:
             return None
         size = self._facts.sizes.get(about[0])
-        return None if size is None else Rows(size)
+        return None if size is None else RowCount(size)
 
     def read(self, group: int, choice: Choice) -> Read:
         """A group as a cost model sees it."""
@@ -250,7 +250,7 @@ class SettlingProblem:
             return False
         return self._is_there(way.expression.op, self._runs[run])
 
-    def _is_there(self, op: Op, run: Run) -> bool:
+    def _is_there(self, op: Op, run: PlannedRun) -> bool:
         """Whether a run can read a leaf: a source's rows are there from the moment on at which they came."""
         match op:
             case Scan(source, _, time) | Changes(source, _, _, time) if time is not None:
@@ -278,7 +278,7 @@ class SettledChoices:
     """
 
     def __init__(
-        self, settling: SettlingProblem, given: Mapping[Place, Given], near: SettledChoices | None = None
+        self, settling: SettlingProblem, given: Mapping[Place, WrittenAt], near: SettledChoices | None = None
     ) -> None:
         self.given = given
         self.found: dict[Place, Choice] = {}
@@ -296,7 +296,7 @@ class SettledChoices:
             for choice in settling.offers(place, self):
                 self._offer(place, choice)
 
-    def differing(self, given: Mapping[Place, Given]) -> set[Place]:
+    def differing(self, given: Mapping[Place, WrittenAt]) -> set[Place]:
         """What is written here or there alone, or in another way."""
         return {place for place, _ in self.given.items() ^ given.items()}
 

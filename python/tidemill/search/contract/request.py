@@ -16,12 +16,12 @@ from tidemill.search.contract.stored import Piece
 from tidemill.settings import PlannerSettings
 from tidemill.tvr.form import Form, Time
 
-Measured: TypeAlias = Callable[[Tree, Form], float | None]
+KnownRows: TypeAlias = Callable[[Tree, Form], float | None]
 """Rows of a form of a relation of the query, if they are known: of a change, its insertions and deletions together."""
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class UpcomingPoint:
     """A point of the schedule that is to come.
 
     Attributes:
@@ -41,7 +41,7 @@ PLANNED_AHEAD = 3
 """Points to come that a run is planned together with, at most: the next ones by price, and the one that is due."""
 
 
-def planned_with(points: Sequence[Point]) -> tuple[Point, ...]:
+def planned_with(points: Sequence[UpcomingPoint]) -> tuple[UpcomingPoint, ...]:
     """The points to come that are planned jointly with a run; what is expected until one that is left out is expected
     until the next.
 
@@ -49,7 +49,7 @@ def planned_with(points: Sequence[Point]) -> tuple[Point, ...]:
     [1.0, 2.0, 5.0]
     """
     cheapest = sorted(range(len(points) - 1), key=lambda i: (points[i].price, i))[: PLANNED_AHEAD - 1]
-    found: list[Point] = []
+    found: list[UpcomingPoint] = []
     waiting: list[Mapping[int, SourceChange]] = []
     for i, point in enumerate(points):
         waiting.append(point.changes)
@@ -112,10 +112,10 @@ class PlanRequest:
     meaning: str = ""
     price: float = 1.0
     point: int = 1
-    ahead: tuple[Point, ...] = ()
+    ahead: tuple[UpcomingPoint, ...] = ()
     cycle: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     past: Past = NOTHING_PAST
-    measured: Measured = lambda _tree, _form: None
+    measured: KnownRows = lambda _tree, _form: None
 
     @property
     def steps(self) -> tuple[Mapping[int, SourceChange], ...]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from tidemill.search.contract.kinds import Mode, PlanKind, Target
-from tidemill.search.contract.stored import Asked
+from tidemill.search.contract.stored import KeyedRead
 from tidemill.wire import questions
 from tidemill.wire.nodes import Kind, Node
 
@@ -102,7 +102,7 @@ class RunPlan:
     behind: frozenset[str]
     chosen: frozenset[str] | None
     rejected: float | None = None
-    asked: Mapping[str, Asked] = field(default_factory=dict)
+    asked: Mapping[str, KeyedRead] = field(default_factory=dict)
 
 
 def states_read(steps: Collection[Step]) -> frozenset[str]:

@@ -29,7 +29,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class KeyedRead:
     """What a plan asks a state for: rows of a few keys, so many of them, told by a field."""
 
     field: str

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from tidemill.cost.costing import LOOKED_UP_KEYS, CostModel, CpuMs
 from tidemill.cost.models import cost_model
 from tidemill.search.contract.request import PlanRequest
-from tidemill.search.contract.stored import Asked, Piece
+from tidemill.search.contract.stored import KeyedRead, Piece
 
 SHARE = 0.25
 """Rows of later pieces per row of the piece that they are merged into, at the least."""
@@ -43,7 +43,7 @@ class Compaction:
     order: str | None = None
 
 
-def due(pieces: Sequence[Piece], model: CostModel, asked: Asked | None = None) -> Compaction | None:
+def due(pieces: Sequence[Piece], model: CostModel, asked: KeyedRead | None = None) -> Compaction | None:
     """The longest tail of a state's pieces that is worth merging now; None if none is.
 
     `asked`: what the run asks the state for by few keys, as runs like it do.
@@ -78,7 +78,7 @@ def due(pieces: Sequence[Piece], model: CostModel, asked: Asked | None = None) -
 
 
 def compaction_of(
-    name: str, request: PlanRequest, model: CostModel, read: Collection[str], asked: Mapping[str, Asked]
+    name: str, request: PlanRequest, model: CostModel, read: Collection[str], asked: Mapping[str, KeyedRead]
 ) -> Compaction | None:
     """What is put together of a state that a run follows: where the run reads it, and that pays for runs like it; of
     others, so that their files do not become too many.
@@ -93,7 +93,7 @@ def compaction_of(
     return due(pieces, model, asked.get(name))
 
 
-def may_compact(request: PlanRequest, asked: Mapping[str, Asked]) -> bool:
+def may_compact(request: PlanRequest, asked: Mapping[str, KeyedRead]) -> bool:
     """True if a run may put pieces of a state together; `asked`: what it asks states for by few keys."""
     model = cost_model(request.settings.cost_model, request.settings.cost_constants)
     return any(
@@ -103,7 +103,7 @@ def may_compact(request: PlanRequest, asked: Mapping[str, Asked]) -> bool:
     )
 
 
-def _gained(pieces: Sequence[Piece], model: CostModel, asked: Asked | None) -> float:
+def _gained(pieces: Sequence[Piece], model: CostModel, asked: KeyedRead | None) -> float:
     """What the runs since a state's base was written would have gained by its being in the order of what is asked for;
     0 if it is, or if more came to it than is looked up."""
     base, *later = pieces

@@ -22,7 +22,7 @@ from tidemill.memo.events import EventKind
 from tidemill.plan.ops import state_of
 from tidemill.rule.engine import Budget
 from tidemill.search.choose.extract import Extractor
-from tidemill.search.space.orders import asked_for_few
+from tidemill.search.space.orders import keyed_reads
 from tidemill.search.space.space import Followed, Space
 
 Choosing: TypeAlias = Callable[[Collection[str], Followed], Extractor]
@@ -115,7 +115,7 @@ def worth_ordering(scenarios: Sequence[Scenario], kept: Collection[str], model: 
         extractor = scenario.choices(kept, followed)
         plan = extractor.planned([*followed.written, space.change], 0)
         used = [(p.group, p.choice.expression) for p in plan if p.choice.expression is not None]
-        for name, asked in asked_for_few(space.memo, space.facts, used, extractor.rows).items():
+        for name, asked in keyed_reads(space.memo, space.facts, used, extractor.rows).items():
             saved[name, asked.field] += asked.saves(rows.size(name), model) / len(scenarios)
     return {
         name: field

@@ -26,7 +26,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class JoinStep:
     """Join this input next, under these conjuncts; `broadcast` asks for what is joined so far to be broadcast."""
 
     input: int
@@ -34,7 +34,7 @@ class Step:
     broadcast: bool
 
 
-def join_order(query: Query, inputs: Sequence[Input], condition: Sequence[Expr]) -> tuple[int, list[Step]]:
+def join_order(query: Query, inputs: Sequence[Input], condition: Sequence[Expr]) -> tuple[int, list[JoinStep]]:
     """The first input, and the steps that follow.
 
     Greedy: among the inputs that an equality connects, the one that leaves the fewest rows; each equality divides by
@@ -45,7 +45,7 @@ def join_order(query: Query, inputs: Sequence[Input], condition: Sequence[Expr])
     done, rows = [first], inputs[first].rows
     columns = set(inputs[first].columns)
     left = list(condition)
-    steps: list[Step] = []
+    steps: list[JoinStep] = []
     pending = [i for i in range(len(inputs)) if i != first]
     while pending:
         best, best_rows, best_key = pending[0], float("inf"), (2, float("inf"), 0.0)
@@ -60,7 +60,7 @@ def join_order(query: Query, inputs: Sequence[Input], condition: Sequence[Expr])
         columns |= inputs[best].columns
         now = tuple(c for c in left if query.columns_of(c) <= columns)
         left = [c for c in left if c not in now]
-        steps.append(Step(best, now, bool(signed) and rows <= BROADCAST_ROWS and rows < inputs[best].rows))
+        steps.append(JoinStep(best, now, bool(signed) and rows <= BROADCAST_ROWS and rows < inputs[best].rows))
         pending.remove(best)
         done.append(best)
         rows = best_rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tidemill.plan.columns import Columns
+from tidemill.plan.columns import ColumnIds
 from tidemill.plan.expr import ONE, ZERO, Cast, Col, Expr, Lit, fn
 from tidemill.plan.grouping import groupable
 from tidemill.plan.ops import Named
@@ -45,7 +45,7 @@ class Blocks:
     `columns`: of the memo. `count`: the column of signed counts.
     """
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: ColumnIds) -> None:
         self.columns = columns
         self.count = columns.fresh("count", "long", COUNT_FIELD)
         self._fresh = 0

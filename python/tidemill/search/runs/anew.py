@@ -31,7 +31,7 @@ def full(task: PlanningTask, reason: str, states: Collection[str] | None = None)
     return run.plan("FULL", reason, lambda: [rival], task.own_point, chosen=task.request.choice)
 
 
-def refill(task: PlanningTask, reason: str) -> ExplainedPlan:
+def rebuild(task: PlanningTask, reason: str) -> ExplainedPlan:
     """The whole result anew: states that can be read are brought up to date, others worth keeping are made."""
     space = task.space(task.request.steps, task.kept(content=False))
     kept = frozenset() if task.request.policy == "FULL" else task.worth_keeping()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
-from tidemill.cost.costing import BROADCAST_ROWS, CostModel, Work
+from tidemill.cost.costing import BROADCAST_ROWS, CostModel, OperatorWork
 from tidemill.memo.memo import Expression
 from tidemill.plan.ops import (
     Changes,
@@ -28,18 +28,18 @@ from tidemill.plan.ops import (
 )
 from tidemill.plan.query import COUNT_FIELD, Query, count_field
 from tidemill.search.choose.extract import Chosen, Extractor
-from tidemill.search.choose.settle import Run
+from tidemill.search.choose.settle import PlannedRun
 from tidemill.search.choose.sharing import Shared
 from tidemill.search.contract.kinds import Mode, PlanKind
 from tidemill.search.contract.run_plan import StateSpec, Step, Volume
-from tidemill.search.contract.stored import Asked
+from tidemill.search.contract.stored import KeyedRead
 from tidemill.search.keep.compaction import Compaction
 from tidemill.search.lower.choices import Choices, NotComputableError
 from tidemill.search.lower.lowered import Blocks, Lowered, Staged
 from tidemill.search.lower.walk import Lowerer
-from tidemill.search.runs.explanation import Alternative, ExplainedPlan, Explanation, PlannedPoint, Search, Used
+from tidemill.search.runs.explanation import Alternative, ExplainedPlan, Explanation, PlannedPoint, SearchStats, Used
 from tidemill.search.runs.inspect import is_net, unable, view_keys
-from tidemill.search.space.orders import asked_for_few
+from tidemill.search.space.orders import keyed_reads
 from tidemill.search.space.seed import RECOMPUTE, Candidate, advance, base, methods_of
 from tidemill.search.space.space import Space
 from tidemill.tvr.form import SNAPSHOT, Span, at
@@ -60,7 +60,7 @@ class Assembly:
         model: CostModel,
         space: Space,
         extractor: Extractor,
-        search: Callable[[], Search],
+        search: Callable[[], SearchStats],
         orders: Mapping[str, str],
         lying: Mapping[str, str],
     ) -> None:
@@ -79,7 +79,7 @@ class Assembly:
         self._written: dict[str, Staged] = {}
         self._compacted: dict[str, Compaction] = {}
         self._behind: set[str] = set()
-        self._work: list[Work] = []
+        self._work: list[OperatorWork] = []
         self._handling = 0.0
 
     @property
@@ -164,9 +164,9 @@ class Assembly:
         self._handling += compaction.cost
 
     @property
-    def asked(self) -> dict[str, Asked]:
+    def asked(self) -> dict[str, KeyedRead]:
         """What the steps so far ask states for by few keys, by their names."""
-        return asked_for_few(self.space.memo, self.space.facts, self._used, self._extractor.rows)
+        return keyed_reads(self.space.memo, self.space.facts, self._used, self._extractor.rows)
 
     def _lie(self, candidate: Candidate, step: Step) -> None:
         """Notes in which order a step writes a state's base."""
@@ -240,7 +240,7 @@ class Assembly:
         """
         if self._extractor.best(group) is not None:
             return self._extractor
-        return Extractor(self.space.memo, self._model, self.space.facts, runs=(Run(self.space.now),))
+        return Extractor(self.space.memo, self._model, self.space.facts, runs=(PlannedRun(self.space.now),))
 
     def _lowerer(self, chosen: Chosen) -> Lowerer:
         space = self.space

@@ -12,7 +12,7 @@ from itertools import combinations
 
 from tidemill.search.choose.allowed import Allowed
 from tidemill.search.choose.extract import Extractor
-from tidemill.search.choose.settle import Run
+from tidemill.search.choose.settle import PlannedRun
 from tidemill.search.choose.sharing import share
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan, PlannedPoint
 from tidemill.search.runs.task import PlanningTask
@@ -140,7 +140,7 @@ class _Choices:
         prices = [task.request.price, *(p.price for p in task.request.ahead[:due])]
         if task.request.settings.objective == LAST:
             prices = [BEFORE_THE_LAST ** (due - i) for i in range(due + 1)]
-        self._runs = [Run(space.now + i, price) for i, price in enumerate(prices)]
+        self._runs = [PlannedRun(space.now + i, price) for i, price in enumerate(prices)]
 
     def extractor(self, packs: Collection[str] | None = None, prefer: str | None = None) -> Extractor:
         """`packs`: those it may use, all unless given."""

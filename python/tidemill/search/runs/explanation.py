@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
-from tidemill.cost.costing import CpuMs, Rows
+from tidemill.cost.costing import CpuMs, RowCount
 from tidemill.memo.memo import Expression
 from tidemill.plan.change import SourceChange
 from tidemill.rule.engine import Stopped
@@ -21,7 +21,7 @@ class Used:
 
     group: int
     expression: Expression
-    rows: Rows
+    rows: RowCount
     own: CpuMs
 
 
@@ -46,7 +46,7 @@ class PlannedPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class SearchStats:
     """How long a plan was looked for, in wall seconds, and why no longer."""
 
     seconds: float
@@ -83,7 +83,7 @@ class Explanation:
     points: Sequence[PlannedPoint]
     schedule: Sequence[Planned]
     costs: Sequence[float]
-    search: Search
+    search: SearchStats
 
 
 @dataclass(frozen=True, kw_only=True)

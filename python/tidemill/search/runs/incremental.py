@@ -19,7 +19,7 @@ from tidemill.search.space.seed import CORE, DELTAS, RECOMPUTE, base, owed_to
 from tidemill.search.space.space import NONE_FOLLOWED, Followed, Kept, Space
 
 
-class IncrementalRun:
+class IncrementalPlanner:
     """The plan of a run that may be incremental.
 
     Attributes:

@@ -16,7 +16,7 @@ from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
 from tidemill.search.choose.allowed import EVERYWHERE, AllBut, Allowed
 from tidemill.search.choose.extract import Extractor
-from tidemill.search.choose.settle import Run
+from tidemill.search.choose.settle import PlannedRun
 from tidemill.search.choose.sharing import Shared, Start, TimeLimit, cheapest
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.contract.run_plan import states_read
@@ -24,7 +24,7 @@ from tidemill.search.contract.stored import Piece
 from tidemill.search.keep.compaction import compaction_of
 from tidemill.search.keep.wanted import wanted_states
 from tidemill.search.runs.assembly import Assembly
-from tidemill.search.runs.explanation import PlannedPoint, Search
+from tidemill.search.runs.explanation import PlannedPoint, SearchStats
 from tidemill.search.space.seed import RECOMPUTE, Candidate, answered_from_sources
 from tidemill.search.space.space import NONE_FOLLOWED, Followed, Kept, Space, SpaceRequest, explore_space
 
@@ -115,7 +115,7 @@ class PlanningTask:
             space.facts,
             allowed.allows,
             prefer,
-            (Run(space.now),),
+            (PlannedRun(space.now),),
             written=written,
             copies=copies,
             ways=space.ways,
@@ -156,9 +156,9 @@ class PlanningTask:
         return best
 
     def assembly(self, space: Space, extractor: Extractor) -> Assembly:
-        def search() -> Search:
+        def search() -> SearchStats:
             stopped = Stopped.TIME_LIMIT if self._cut_off else space.explored.stopped
-            return Search(time.monotonic() - self._started, stopped)
+            return SearchStats(time.monotonic() - self._started, stopped)
 
         return Assembly(self.request.query, self.model, space, extractor, search, self._orders, self._lying)
 

@@ -34,18 +34,18 @@ PLANS = 256
 SIZES = ("rows", "bytes", "inserts", "deletes", "read")
 """What of a `SourceChange` is a size."""
 
-Sizes: TypeAlias = dict[str, float]
-Search: TypeAlias = Callable[[PlanRequest], RunPlan]
+RequestSizes: TypeAlias = dict[str, float]
+PlanSearch: TypeAlias = Callable[[PlanRequest], RunPlan]
 
 
 @dataclass
 class PlanCache:
     """Plans by what they were made for. Safe to use from several threads; two may look for the same plan at once."""
 
-    _known: OrderedDict[str, tuple[Sizes, RunPlan]] = field(default_factory=OrderedDict)
+    _known: OrderedDict[str, tuple[RequestSizes, RunPlan]] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
-    def plan(self, request: PlanRequest, search: Search) -> RunPlan:
+    def plan(self, request: PlanRequest, search: PlanSearch) -> RunPlan:
         """The plan of a run: one that was made before for a run like it, or what `search` finds.
 
         Raises: what `search` does.
@@ -129,7 +129,7 @@ def _sizes(request: PlanRequest) -> Iterator[tuple[str, float]]:
             yield f"measured {kind}, by {FEW:.0f} squared", median(ratios) * FEW * FEW
 
 
-def _near(planned: Sizes, now: Sizes) -> bool:
+def _near(planned: RequestSizes, now: RequestSizes) -> bool:
     """No size is off by more than `OFF`, few rows apart.
 
     >>> _near({"t": 5e6}, {"t": 9e6}), _near({"t": 5e6}, {"t": 2e6}), _near({"t": 1}, {"t": 900})

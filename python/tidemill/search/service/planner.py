@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from tidemill.memo.events import Reader
 from tidemill.search.contract.request import PlanRequest
-from tidemill.search.runs.anew import full, refill
+from tidemill.search.runs.anew import full, rebuild
 from tidemill.search.runs.early import early
 from tidemill.search.runs.explanation import ExplainedPlan
-from tidemill.search.runs.incremental import IncrementalRun
+from tidemill.search.runs.incremental import IncrementalPlanner
 from tidemill.search.runs.task import PlanningTask
 from tidemill.search.space.space import normal_query
 
@@ -29,9 +29,9 @@ def plan_run(request: PlanRequest, readers: Sequence[Reader] = ()) -> ExplainedP
     if request.ahead:
         return early(task)
     if request.first and request.states and request.full_reason is None:
-        return refill(task, "FIRST")
+        return rebuild(task, "FIRST")
     if request.first or request.full_reason is not None:
         return full(task, request.full_reason or "FIRST")
     if request.refill is not None:
-        return refill(task, request.refill)
-    return IncrementalRun(task).plan()
+        return rebuild(task, request.refill)
+    return IncrementalPlanner(task).plan()

@@ -46,14 +46,14 @@ def _size(tree: Tree) -> int:
     return own + sum(map(_size, tree.inputs))
 
 
-class LostSearcherError(Exception):
+class LostWorkerError(Exception):
     """A process does not answer as it should, or not any more, or never did."""
 
 
-class Searcher:
+class SearchWorker:
     """A process that searches for one plan at a time.
 
-    Raises `LostSearcherError` if it cannot be started.
+    Raises `LostWorkerError` if it cannot be started.
     """
 
     def __init__(self) -> None:
@@ -70,14 +70,14 @@ class Searcher:
                 start_new_session=True,
             )
         except OSError as e:
-            raise LostSearcherError(str(e)) from e
+            raise LostWorkerError(str(e)) from e
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def search(self, request: PlanRequest) -> RunPlan | str:
-        """What it finds, or what went wrong. Raises `LostSearcherError`."""
+        """What it finds, or what went wrong. Raises `LostWorkerError`."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -86,7 +86,7 @@ class Searcher:
             answer = self._process.stdout.readline()
             found: dict[str, Any] = json.loads(answer)
         except (OSError, ValueError) as e:  # no answer, or a part of one
-            raise LostSearcherError(str(e)) from e
+            raise LostWorkerError(str(e)) from e
         return plan_from_json(found["plan"]) if "plan" in found else str(found["failed"])
 
     def end(self) -> None:
@@ -110,10 +110,10 @@ def environment(variables: Mapping[str, str], path: list[str]) -> dict[str, str]
 
 
 @dataclass
-class Searchers:
+class SearchPool:
     """The processes, started when they are wanted, kept for the next search. Safe to use from several threads."""
 
-    idle: list[Searcher] = field(default_factory=list)
+    idle: list[SearchWorker] = field(default_factory=list)
     busy: int = 0
     _changed: Condition = field(default_factory=Condition)
 
@@ -129,7 +129,7 @@ class Searchers:
         try:
             with self._one_of(most) as searcher:
                 found = searcher.search(request)
-        except LostSearcherError as lost:
+        except LostWorkerError as lost:
             found = f"lost: {lost}"
         if isinstance(found, RunPlan):
             return found
@@ -138,7 +138,7 @@ class Searchers:
         return plan
 
     @contextmanager
-    def _one_of(self, most: int) -> Iterator[Searcher]:
+    def _one_of(self, most: int) -> Iterator[SearchWorker]:
         """A process that does nothing else meanwhile, and that is kept afterwards unless something is wrong with it."""
         with self._changed:
             self._changed.wait_for(lambda: self.busy < most)
@@ -146,7 +146,7 @@ class Searchers:
             searcher = self.idle.pop() if self.idle else None
         usable = False
         try:
-            searcher = searcher or Searcher()
+            searcher = searcher or SearchWorker()
             yield searcher
             usable = True
         finally:
@@ -166,5 +166,5 @@ class Searchers:
             searcher.end()
 
 
-SEARCHERS = Searchers()
-atexit.register(SEARCHERS.end)
+SEARCH_POOL = SearchPool()
+atexit.register(SEARCH_POOL.end)

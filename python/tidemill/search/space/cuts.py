@@ -15,7 +15,7 @@ from functools import cache, partial
 from itertools import product
 
 from tidemill.memo.memo import Expression, Memo
-from tidemill.plan.keys import Asked, asked_below, read
+from tidemill.plan.keys import KeyRequest, read, request_below
 from tidemill.plan.ops import (
     Filter,
     Final,
@@ -120,20 +120,20 @@ def _columns(memo: Memo, cut: _Cut, merged: Net | Merge) -> frozenset[int]:
 
 def _passing(
     memo: Memo, number: int, cut: KeyFilter
-) -> list[tuple[QueryOp, tuple[int, ...], tuple[Asked | None, ...]]]:
+) -> list[tuple[QueryOp, tuple[int, ...], tuple[KeyRequest | None, ...]]]:
     """The ways to compute a relation whose inputs can be asked for the key: operator, inputs, and what of each."""
     if _of_a_source(memo, number):
         return []  # Spark selects rows where it reads them, before it looks at keys
     found = []
     for op, inputs in memo.tvrs[number].expressions:
         columns = [frozenset(memo.tvrs[i].props.columns) for i in inputs]
-        asked = asked_below(op, Asked(cut.on, cut.nulls), columns, memo.query)
+        asked = request_below(op, KeyRequest(cut.on, cut.nulls), columns, memo.query)
         if asked is not None:
             found.append((op, inputs, tuple(asked)))
     return found
 
 
-def _below(memo: Memo, cut: _Cut, inputs: tuple[int, ...], asked: tuple[Asked | None, ...]) -> tuple[int, ...]:
+def _below(memo: Memo, cut: _Cut, inputs: tuple[int, ...], asked: tuple[KeyRequest | None, ...]) -> tuple[int, ...]:
     """The inputs of a relation's operator, cut themselves where the key is asked for there."""
     whole = [memo.form(i, at(SNAPSHOT, cut.time)) for i in inputs]
     return tuple(

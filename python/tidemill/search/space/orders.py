@@ -23,7 +23,7 @@ from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.expr import Col, Expr
 from tidemill.plan.grouping import groupable
 from tidemill.plan.ops import FinalChange, KeyFilter, LookUp, Merge, StateScan
-from tidemill.search.contract.stored import Asked
+from tidemill.search.contract.stored import KeyedRead
 
 RULE = "look_up"
 ORDERED = frozenset({"byte", "short", "integer", "long", "string"})
@@ -31,7 +31,7 @@ ORDERED = frozenset({"byte", "short", "integer", "long", "string"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
+class _KeyedReadSite:
     """What an expression of a group asks a state for: rows that have the keys of the group `wanted`."""
 
     group: int
@@ -58,9 +58,9 @@ def orders(memo: Memo, facts: Facts) -> dict[str, str]:
     return {name: _most(found) for name, found in fields.items()}
 
 
-def asked_for_few(
+def keyed_reads(
     memo: Memo, facts: Facts, used: Iterable[tuple[int, Expression]], rows: Callable[[int], float]
-) -> dict[str, Asked]:
+) -> dict[str, KeyedRead]:
     """What a plan asks large states for by few keys, by their names.
 
     `used`: the expressions of the plan, with their groups; `rows`: of a group.
@@ -76,7 +76,7 @@ def asked_for_few(
                 fields[name].setdefault(field, _values(facts, column))
                 keys[name, field][asking.wanted] = some
     ordered = ((name, _most(found)) for name, found in fields.items())
-    return {name: Asked(field, sum(keys[name, field].values())) for name, field in ordered}
+    return {name: KeyedRead(field, sum(keys[name, field].values())) for name, field in ordered}
 
 
 def look_up(memo: Memo, facts: Facts, order: Mapping[str, str]) -> None:
@@ -108,15 +108,15 @@ def _most(values: Mapping[str, float]) -> str:
     return max(sorted(values), key=values.__getitem__)
 
 
-def _asking(memo: Memo, group: int, e: Expression) -> Iterator[_Asking]:
+def _asking(memo: Memo, group: int, e: Expression) -> Iterator[_KeyedReadSite]:
     """What an expression asks states for by keys, whether it looks them up or reads all."""
     match e.op:
         case LookUp(scan, on, nulls):
-            yield _Asking(group, e, scan, e.inputs[0], on, nulls)
+            yield _KeyedReadSite(group, e, scan, e.inputs[0], on, nulls)
         case KeyFilter(on, nulls):
             rows, wanted = e.inputs
             for scan in _scans(memo, rows):
-                yield _Asking(group, e, scan, wanted, on, nulls)
+                yield _KeyedReadSite(group, e, scan, wanted, on, nulls)
         case FinalChange(partial):
             keys = tuple((Col(c), c) for c, _ in partial.keys)
             if any(groupable(c, memo.columns.type(c)) != key for key, c in keys):
@@ -124,7 +124,7 @@ def _asking(memo: Memo, group: int, e: Expression) -> Iterator[_Asking]:
             old, change = e.inputs
             merges = [x.inputs[0] for x in memo.group(old).expressions if isinstance(x.op, Merge) and x.op.state]
             for scan in (scan for pieces in merges for scan in _scans(memo, pieces)):
-                yield _Asking(group, e, scan, change, keys, nulls=True)
+                yield _KeyedReadSite(group, e, scan, change, keys, nulls=True)
 
 
 def _scans(memo: Memo, group: int) -> Iterator[StateScan]:

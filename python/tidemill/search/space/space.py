@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidemill.cost.costing import CostModel, Facts, Rows
-from tidemill.cost.estimate import Sizes, estimate
+from tidemill.cost.costing import CostModel, Facts, RowCount
+from tidemill.cost.estimate import SizeInputs, estimate
 from tidemill.cost.guesses import SMALL_DELETES, SMALL_DELETES_SHARE
 from tidemill.cost.kept import NOTHING_COUNTED, KeptRows
 from tidemill.memo.events import Reader
 from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
-from tidemill.plan.columns import Columns
+from tidemill.plan.columns import ColumnIds
 from tidemill.plan.expr import Col
 from tidemill.plan.normal import normalise
 from tidemill.plan.ops import Aggregate, Partial, Project, Tree, columns_of
 from tidemill.plan.query import Column, Query
 from tidemill.rule.engine import Budget, Explored, explore
 from tidemill.rule.rule import Rule
-from tidemill.search.contract.request import Measured
+from tidemill.search.contract.request import KnownRows
 from tidemill.search.contract.run_plan import StateSpec
 from tidemill.search.space.cuts import push_cuts
 from tidemill.search.space.orders import look_up, orders
@@ -36,7 +36,7 @@ from tidemill.search.space.seed import (
 )
 from tidemill.search.space.ways import Ways
 from tidemill.tvr.form import DELTA, Span, Time
-from tidemill.tvr.timeline import Step, Timeline
+from tidemill.tvr.timeline import Timeline, Transition
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +116,14 @@ class Space:
         return self.memo.changed(self.root, self.since)
 
 
-def step_of(sources: Mapping[int, SourceChange]) -> Step:
+def transition_of(sources: Mapping[int, SourceChange]) -> Transition:
     """A step of the timeline from what happens to the sources in it."""
     changed = frozenset(n for n, s in sources.items() if s.changed)
     telling = frozenset(n for n in changed if sources[n].reason is None)
     mixed = frozenset(n for n in telling if sources[n].inserts != 0 and sources[n].deletes != 0)
-    return Step(changed, telling, frozenset(n for n in mixed if not (sources[n].direct and _is_small(sources[n]))))
+    return Transition(
+        changed, telling, frozenset(n for n in mixed if not (sources[n].direct and _is_small(sources[n])))
+    )
 
 
 def _is_small(source: SourceChange) -> bool:
@@ -138,7 +140,7 @@ def normal_query(query: Query) -> Query:
     if tuple(ids) == columns_of(root) and len(set(ids)) == len(ids):
         return replace(query, root=root)
     columns = dict(query.columns)
-    fresh = Columns(query)
+    fresh = ColumnIds(query)
     named, output, seen = [], [], set[int]()
     for i, (column, name) in enumerate(query.output):
         own = column
@@ -192,7 +194,7 @@ class SpaceRequest:
     now: Time
     kept: Kept
     meaning: str = ""
-    measured: Measured = lambda _tree, _form: None
+    measured: KnownRows = lambda _tree, _form: None
 
 
 def explore_space(
@@ -203,7 +205,7 @@ def explore_space(
     `rules`: those that are switched on; `readers`: of the memo's events.
     """
     query, steps, now, kept = request.query, request.steps, request.now, request.kept
-    memo = Memo(query, Timeline(tuple(map(step_of, steps))), readers)
+    memo = Memo(query, Timeline(tuple(map(transition_of, steps))), readers)
     if memo.heard:
         memo.emit("space", "", now, _in_words(query, steps, now, kept))
 
@@ -234,7 +236,7 @@ def explore_space(
         keep_held(memo, root, kept.held)
     compose(memo)
     push_cuts(memo)
-    sizes = Sizes(memo, model, tuple(steps))
+    sizes = SizeInputs(memo, model, tuple(steps))
     partial = {c.name for c in possible if c.partial is not None and not _of_groups(memo, c.tvr, c.partial)}
     facts, base_rows = estimate(sizes, root, {c.name: c.tvr for c in possible}, kept.rows, partial)
     elsewhere = {name: rows for name, rows in kept.rows.states.items() if name in read}
@@ -257,11 +259,11 @@ def _in_words(query: Query, steps: Sequence[Mapping[int, SourceChange]], now: Ti
     return f"changes of {changes}{ahead}; readable: {readable or 'nothing'}"
 
 
-def _known(memo: Memo, measured: Measured) -> dict[int, Rows]:
+def _known(memo: Memo, measured: KnownRows) -> dict[int, RowCount]:
     """Rows of the groups of which they are known."""
     forms = ((memo.tree(t.number), form, group) for t in memo.tvrs for form, group in t.forms.items())
     rows = ((memo.find(group), measured(tree, form)) for tree, form, group in forms)
-    return {group: Rows(known) for group, known in rows if known is not None}
+    return {group: RowCount(known) for group, known in rows if known is not None}
 
 
 def _of_groups(memo: Memo, tvr: int, partial: Partial) -> bool:

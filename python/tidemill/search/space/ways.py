@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tidemill.cost.costing import CpuMs, Rows
+from tidemill.cost.costing import CpuMs, RowCount
 from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import LookUp, Merge, Net, Sum, Unsign
 
-Estimated: TypeAlias = dict[tuple[tuple[Rows, Rows], ...], tuple[Rows, CpuMs]]
+Estimated: TypeAlias = dict[tuple[tuple[RowCount, RowCount], ...], tuple[RowCount, CpuMs]]
 """Of an expression: rows out and its own cost, by the rows of each input and those of them from the base of a state."""
 
 
