@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+EVERY = 60.0
+"""Seconds between two writes of what was recorded."""
 RECORDED, KEPT = ROOT / "build" / "durations.json", ROOT / "tests" / "durations.json"
 
 
@@ -52,11 +55,15 @@ class Recorder:
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = defaultdict(float)
+        self._written = time.monotonic()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[report.nodeid] += report.duration
+        if time.monotonic() > self._written + EVERY:  # a run that is stopped has recorded something, too
+            self.pytest_sessionfinish()
 
     def pytest_sessionfinish(self) -> None:
+        self._written = time.monotonic()
         if self._seconds:
             write(RECORDED, {**read(RECORDED), **self._seconds})
 
