@@ -36,7 +36,13 @@ setup() { environment; jar; }
 
 demo() { setup; python -m examples.demo "$@"; }
 
-test() { setup; python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow" "$@"; }
+# Two processes, each with a session of its own; those tests first that take longest.
+suite() { python -m pytest -n 2 --dist loadfile --no-loadscope-reorder "$@"; }
+
+# Without a session to share, tests go wherever there is time.
+unit() { environment; suite --dist load -m "not jvm and not slow" "$@"; }
+
+test() { setup; suite -m "not slow" "$@"; }
 
 check() {
   environment
@@ -66,7 +72,7 @@ bench() { setup; python -m benchmarks "$@"; }
 soak() { setup; python -m tests.soak "$@"; }
 
 case "${1:-}" in
-  setup | demo | test | check | fmt | docs | wheel | bench | soak) "$@" ;;
+  setup | demo | unit | test | check | fmt | docs | wheel | bench | soak) "$@" ;;
   jar) environment; shift; jar "$@" ;;
   *) sed -n '2,3s/^# //p' "$0" >&2; exit 2 ;;
 esac

@@ -23,6 +23,7 @@ from pyspark.sql import Row, SparkSession
 
 import tidemill
 from cost_model.default import MODEL
+from tests import durations
 from tidemill.cost.costing import CostModel
 from tidemill.cost.models import text
 from tidemill.runtime.statements import dispatch
@@ -43,20 +44,19 @@ OPTIONS = "JDK_JAVA_OPTIONS"
 COSTS = "spark.tidemill.cost.constants"
 
 
-LONGEST = {
-    *("test_random.py", "test_tpch.py", "test_tpcds.py", "test_operators.py", "test_faults.py", "test_kill.py"),
-    *("test_delta_sources.py", "test_readers.py", "test_pitfalls.py", "test_planner_process.py", "test_calibrate.py"),
-}
-"""Files of tests that take minutes: they come first, lest one process end long after the other."""
-
-
 VARIANTS = int(os.environ.get("TIDEMILL_VARIANTS", "1"))
 """One of so many variants of each slow test is run; all of a test that is marked `whole`."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Longest first, otherwise in the order of files; of slow tests' variants as many as are asked for."""
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    """Marks what needs a JVM; files that take longest first, lest one process end long after the other; of slow tests'
+    variants as many as are asked for."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("jvm")
+    seconds = durations.of_files(durations.KEPT)
+    items.sort(key=lambda item: -seconds.get(item.nodeid.partition("::")[0], 0.0))
     if left := without(items, VARIANTS):
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
@@ -109,6 +109,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ[OPTIONS] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Failures(config))
+        config.pluginmanager.register(durations.Recorder())
 
 
 class Failures:

@@ -12,6 +12,8 @@ import pytest
 from tidemill.driver.attach import EXTENSION
 from tidemill.driver.jar import jar_path
 
+pytestmark = pytest.mark.jvm
+
 DOUBLE = Path(__file__).with_name("planner_double.py")
 
 

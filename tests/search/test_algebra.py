@@ -7,7 +7,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from hypothesis import HealthCheck, Phase, event, given, settings
+import pytest
+from hypothesis import HealthCheck, Phase, event, given, seed, settings
 from hypothesis import strategies as st
 
 from tests.model.maintain import Mode, View
@@ -351,17 +352,27 @@ def maintain(data: st.DataObject, text: str, mode: Mode) -> None:
 
 
 EXAMPLES = int(os.environ.get("TIDEMILL_EXAMPLES", "0"))
-RUN = settings(
-    max_examples=EXAMPLES or 200,
-    derandomize=not EXAMPLES,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.generate, Phase.shrink],
-)
-"""The same examples each time; with the environment variable TIDEMILL_EXAMPLES that many, and others each time."""
+"""How many examples, others each time; 0: those of the parts below, the same each time."""
+FEW, EACH, PARTS = 16, 31, 6
+"""Examples of the quick suite; of each part of the longer one, and how many parts."""
+RUN = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None)
+PHASES = [Phase.explicit, Phase.generate, Phase.shrink]
 
 
-@RUN
+@settings(RUN, max_examples=EXAMPLES or FEW, derandomize=not EXAMPLES, phases=PHASES)
 @given(st.data(), queries(), MODES)
 def test_a_view_is_its_query_after_every_run(data: st.DataObject, text: str, mode: Mode) -> None:
     maintain(data, text, mode)
+
+
+@pytest.mark.slow
+@pytest.mark.whole
+@pytest.mark.parametrize("part", range(PARTS))
+def test_many_views_are_their_queries_after_every_run(part: int) -> None:
+    @seed(part)
+    @settings(RUN, max_examples=EACH, phases=PHASES)
+    @given(st.data(), queries(), MODES)
+    def check(data: st.DataObject, text: str, mode: Mode) -> None:
+        maintain(data, text, mode)
+
+    check()
