@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one entry: ./build.sh setup | demo | unit | test | check | fmt | docs | wheel | bench NAME | soak --hours N | jar
+# The one entry: ./build.sh setup | demo | unit | test | slow | check | fmt | docs | wheel | bench NAME | soak --hours N | jar
 # Every command does the set-up it needs; needs Python 3.11 or later, Java 17, and PyPI and Maven in reach.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -40,9 +40,11 @@ demo() { setup; python -m examples.demo "$@"; }
 suite() { python -m pytest -n 2 --dist loadfile --no-loadscope-reorder "$@"; }
 
 # Without a session to share, tests go wherever there is time.
-unit() { environment; suite --dist load -m "not jvm and not slow" "$@"; }
+unit() { environment; suite --dist load -m "not jvm and not slow and not soak" "$@"; }
 
-test() { setup; suite -m "not slow" "$@"; }
+test() { setup; suite -m "not slow and not soak" "$@"; }
+
+slow() { setup; suite -m "slow and not soak" "$@"; }
 
 check() {
   environment
@@ -72,7 +74,7 @@ bench() { setup; python -m benchmarks "$@"; }
 soak() { setup; python -m tests.soak "$@"; }
 
 case "${1:-}" in
-  setup | demo | unit | test | check | fmt | docs | wheel | bench | soak) "$@" ;;
+  setup | demo | unit | test | slow | check | fmt | docs | wheel | bench | soak) "$@" ;;
   jar) environment; shift; jar "$@" ;;
   *) sed -n '2,3s/^# //p' "$0" >&2; exit 2 ;;
 esac

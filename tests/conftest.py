@@ -94,16 +94,6 @@ def without(items: Iterable[pytest.Item], one_of: int) -> set[pytest.Item]:
     return left
 
 
-UNTIL = float(os.environ.get("TIDEMILL_UNTIL", "inf"))
-"""Seconds since 1970: tests that have not begun by then are skipped."""
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
-    if time.time() > UNTIL:
-        pytest.skip("no time left (TIDEMILL_UNTIL)")
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Programs that tests start live for seconds: not worth the second compiler, nor threads that collect."""
     os.environ[OPTIONS] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

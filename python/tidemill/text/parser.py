@@ -25,7 +25,7 @@ from tidemill.text.calls import AGGREGATES, arguments_of, buffers, condition_of,
 from tidemill.text.line import Line, PlanSyntaxError
 from tidemill.text.printer import WHERE, Printer
 from tidemill.wire.expressions import expr_to_json
-from tidemill.wire.nodes import Node, inputs_of, kind_named, node
+from tidemill.wire.nodes import WireNode, inputs_of, kind_named, node
 from tidemill.wire.query_document import WIRE_VERSION, read_query
 
 _BOOLEANS = frozenset({"=", "<=>", "<", "<=", ">", ">=", "and", "or", "not", "isnull", "isnotnull"})
@@ -353,7 +353,7 @@ def _depth(line: str) -> int:
     return (len(line) - len(line.lstrip())) // 2
 
 
-def _columns(made: Node) -> list[int]:
+def _columns(made: WireNode) -> list[int]:
     """The output columns of a wire node of a query."""
     name: OperatorName = made["op"]
     match name:

@@ -15,7 +15,7 @@ from tidemill.plan.expr import Col, Expr
 from tidemill.plan.ops import Named, SortKey
 from tidemill.wire.expressions import expr_to_json, exprs_to_json, named_to_json, order_to_json
 
-Node: TypeAlias = dict[str, Any]
+WireNode: TypeAlias = dict[str, Any]
 Stored: TypeAlias = tuple[int, str, str]
 """A column of stored rows: (id, field, type)."""
 Side: TypeAlias = Literal["left", "right"]
@@ -62,7 +62,7 @@ def kind_of(made: Mapping[str, Any]) -> Kind:
     return kind_named(made["op"])
 
 
-def inputs_of(made: Mapping[str, Any]) -> list[Node]:
+def inputs_of(made: Mapping[str, Any]) -> list[WireNode]:
     """The inputs of a node; empty for a leaf."""
     return list(made.get("inputs", ()))
 
@@ -72,13 +72,13 @@ def same(columns: Iterable[int]) -> Named:
     return tuple((c, Col(c)) for c in columns)
 
 
-def node(kind: Kind, payload: Mapping[str, Any], *inputs: Node) -> Node:
+def node(kind: Kind, payload: Mapping[str, Any], *inputs: WireNode) -> WireNode:
     """A node of any kind; the functions below know the arguments of each kind."""
     made = {"op": kind, **payload}
     return over(made, inputs) if inputs else made
 
 
-def over(made: Mapping[str, Any], inputs: Iterable[Node]) -> Node:
+def over(made: Mapping[str, Any], inputs: Iterable[WireNode]) -> WireNode:
     """The same node over other inputs."""
     return {**made, "inputs": list(inputs)}
 
@@ -86,29 +86,29 @@ def over(made: Mapping[str, Any], inputs: Iterable[Node]) -> Node:
 # -- leaves -----------------------------------------------------------------------------------------------------------
 
 
-def scan(source: int, columns: Iterable[tuple[int, str]], at: Any) -> Node:
+def scan(source: int, columns: Iterable[tuple[int, str]], at: Any) -> WireNode:
     """A source at a moment, which the binder turns into a position; None: its current position."""
     return node("scan", {"source": source, "columns": [list(c) for c in columns], "at": at})
 
 
-def changes(source: int, columns: Iterable[tuple[int, str]], count: int, start: int, end: int) -> Node:
+def changes(source: int, columns: Iterable[tuple[int, str]], count: int, start: int, end: int) -> WireNode:
     """A source's signed changes between two moments; `count` is the column of counts."""
     shown = [list(c) for c in columns]
     return node("changes", {"source": source, "columns": shown, "count": count, "from": start, "to": end})
 
 
-def state(name: str, columns: Iterable[Stored], part: str = "") -> Node:
+def state(name: str, columns: Iterable[Stored], part: str = "") -> WireNode:
     """The pieces of a state; `part` as in `plan.ops.StateScan`."""
     payload = {"name": name, "columns": _stored(columns)}
     return node("state", {**payload, "part": part} if part else payload)
 
 
-def pieces_from(leaf: Node, first: int) -> Node:
+def pieces_from(leaf: WireNode, first: int) -> WireNode:
     """The pieces of a state from number `first` on."""
     return {**leaf, "first": first}
 
 
-def pieces_until(leaf: Node, end: int) -> Node:
+def pieces_until(leaf: WireNode, end: int) -> WireNode:
     """The pieces of a state before number `end`."""
     return {**leaf, "end": end}
 
@@ -126,7 +126,7 @@ class Among:
     nulls: bool
 
 
-def looked_up(leaf: Node, among: Among) -> Node:
+def looked_up(leaf: WireNode, among: Among) -> WireNode:
     """The rows of a state; rows that `among` does not want may be left out."""
     return {**leaf, "among": asdict(among)}
 
@@ -137,22 +137,22 @@ def among_of(leaf: Mapping[str, Any]) -> Among | None:
     return None if among is None else Among(**among)
 
 
-def staged(step: str, columns: Iterable[Stored]) -> Node:
+def staged(step: str, columns: Iterable[Stored]) -> WireNode:
     """The rows that an earlier step of the run wrote."""
     return node("staged", {"step": step, "columns": _stored(columns)})
 
 
-def result(columns: Iterable[Stored]) -> Node:
+def result(columns: Iterable[Stored]) -> WireNode:
     """The view's present content."""
     return node("result", {"columns": _stored(columns)})
 
 
-def held(columns: Iterable[Stored]) -> Node:
+def held(columns: Iterable[Stored]) -> WireNode:
     """The held change of the view."""
     return node("held", {"columns": _stored(columns)})
 
 
-def files(listed: Sequence[Mapping[str, Any]], columns: Sequence[Stored], path_column: int | None = None) -> Node:
+def files(listed: Sequence[Mapping[str, Any]], columns: Sequence[Stored], path_column: int | None = None) -> WireNode:
     """The listed Parquet files, an empty relation if there are none. `path_column` names each row's file."""
     if not listed:
         known = [(c, t) for c, _, t in columns]
@@ -162,7 +162,7 @@ def files(listed: Sequence[Mapping[str, Any]], columns: Sequence[Stored], path_c
     return node("files", payload if path_column is None else {**payload, "path_column": path_column})
 
 
-def empty(columns: Iterable[tuple[int, str]]) -> Node:
+def empty(columns: Iterable[tuple[int, str]]) -> WireNode:
     """A relation without rows; columns as (id, type)."""
     return node("empty", {"columns": [[c, type_from_text(t)] for c, t in columns]})
 
@@ -179,17 +179,17 @@ def stored_columns(leaf: Mapping[str, Any]) -> list[Stored]:
 # -- operators --------------------------------------------------------------------------------------------------------
 
 
-def project(columns: Iterable[tuple[int, Expr]], child: Node) -> Node:
+def project(columns: Iterable[tuple[int, Expr]], child: WireNode) -> WireNode:
     """Exactly these columns."""
     return node("project", {"columns": named_to_json(columns)}, child)
 
 
-def where(condition: Iterable[Expr], child: Node) -> Node:
+def where(condition: Iterable[Expr], child: WireNode) -> WireNode:
     """Rows for which every conjunct is true."""
     return node("filter", {"condition": exprs_to_json(condition)}, child)
 
 
-def union(columns: Sequence[int], *inputs: tuple[Sequence[int], Node]) -> Node:
+def union(columns: Sequence[int], *inputs: tuple[Sequence[int], WireNode]) -> WireNode:
     """The rows of all inputs; each input lists its columns in the order of the result."""
     branches = [list(ids) for ids, _ in inputs]
     return node("union", {"columns": list(columns), "from": branches}, *(node for _, node in inputs))
@@ -198,37 +198,37 @@ def union(columns: Sequence[int], *inputs: tuple[Sequence[int], Node]) -> Node:
 def join(
     kind: str,
     condition: Iterable[Expr],
-    left: Node,
-    right: Node,
+    left: WireNode,
+    right: WireNode,
     broadcast: Side | None = None,
     exists: int | None = None,
-) -> Node:
+) -> WireNode:
     """A join; `broadcast` names the side to broadcast, `exists` the column of an existence join."""
     payload = {"kind": kind, "condition": exprs_to_json(condition), "broadcast": broadcast}
     return node("join", payload if exists is None else {**payload, "exists": exists}, left, right)
 
 
-def aggregate(keys: Iterable[tuple[int, Expr]], aggregates: Iterable[tuple[int, Expr]], child: Node) -> Node:
+def aggregate(keys: Iterable[tuple[int, Expr]], aggregates: Iterable[tuple[int, Expr]], child: WireNode) -> WireNode:
     """Grouping; each aggregate is one call."""
     return node("aggregate", {"keys": named_to_json(keys), "aggregates": named_to_json(aggregates)}, child)
 
 
-def limit(most: Expr, offset: Expr | None, order: Iterable[SortKey], child: Node) -> Node:
+def limit(most: Expr, offset: Expr | None, order: Iterable[SortKey], child: WireNode) -> WireNode:
     """The first rows in an order, after the `offset` rows that are skipped."""
     skipped = None if offset is None else expr_to_json(offset)
     return node("limit", {"limit": expr_to_json(most), "offset": skipped, "order": order_to_json(order)}, child)
 
 
-def opaque(number: int, children: int, columns: Iterable[int], inputs: Iterable[Node]) -> Node:
+def opaque(number: int, children: int, columns: Iterable[int], inputs: Iterable[WireNode]) -> WireNode:
     """An operator that stays in the JVM, by its number there; inputs after its `children` are those of sub-queries."""
     return over(node("opaque", {"node": number, "children": children, "columns": list(columns)}), inputs)
 
 
-def replicate(count: Expr, child: Node) -> Node:
+def replicate(count: Expr, child: WireNode) -> WireNode:
     """Each row repeated as often as its count says."""
     return node("replicate", {"count": expr_to_json(count)}, child)
 
 
-def observe(name: str, metrics: Iterable[tuple[str, Expr]], child: Node) -> Node:
+def observe(name: str, metrics: Iterable[tuple[str, Expr]], child: WireNode) -> WireNode:
     """The rows unchanged, and `metrics` computed over them, which are reported under the name."""
     return node("observe", {"name": name, "metrics": [[m, expr_to_json(e)] for m, e in metrics]}, child)

@@ -19,7 +19,7 @@ from tidemill.plan.grouping import groupable
 from tidemill.runtime.run.expressions import Ids, above_zero, below_zero
 from tidemill.runtime.run.jobs import SparkJobs
 from tidemill.wire import nodes
-from tidemill.wire.nodes import Node
+from tidemill.wire.nodes import WireNode
 
 TOLERANCE = 1e-9
 # Eleven significant digits: two numbers with the same text differ by less than 1e-10 of their size, well inside
@@ -45,7 +45,7 @@ class Verdict:
 
 
 def compare(
-    execution: SparkJobs, query: Node, output: Sequence[int], columns: TypedColumns, live: Sequence[File]
+    execution: SparkJobs, query: WireNode, output: Sequence[int], columns: TypedColumns, live: Sequence[File]
 ) -> Verdict:
     """Compares the rows of `query` (bound; its columns `output`, in the view's order) with the files `live`."""
     ids = Ids()
@@ -64,13 +64,13 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    node: Node
+    node: WireNode
     floats: tuple[int, ...]  # texts of doubles and floats, all digits
     others: tuple[int, ...]  # comparable forms of the other columns
 
 
 def _signed(
-    ids: Ids, query: Node, output: Sequence[int], columns: TypedColumns, live: Sequence[File]
+    ids: Ids, query: WireNode, output: Sequence[int], columns: TypedColumns, live: Sequence[File]
 ) -> tuple[_Counted, int]:
     """Rows of both sides grouped by all columns, with the sum of their signs."""
     stored, both = ids.fresh(len(columns)), ids.fresh(len(columns))

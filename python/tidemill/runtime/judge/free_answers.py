@@ -17,7 +17,7 @@ from tidemill.runtime.run.expressions import Ids
 from tidemill.runtime.run.jobs import SparkJobs
 from tidemill.wire import nodes
 from tidemill.wire.expressions import named_from_json
-from tidemill.wire.nodes import Node, inputs_of, kind_of
+from tidemill.wire.nodes import WireNode, inputs_of, kind_of
 from tidemill.wire.query_document import read_limit
 
 
@@ -27,9 +27,9 @@ class Cut:
 
     projections: tuple[Named, ...]
     limit: Limit
-    below: Node
+    below: WireNode
 
-    def above(self, child: Node, carried: Sequence[int]) -> Node:
+    def above(self, child: WireNode, carried: Sequence[int]) -> WireNode:
         """The projections over `child`, each carrying the columns `carried` along."""
         node = child
         for columns in reversed(self.projections):
@@ -94,7 +94,7 @@ def _rank(row: Sequence[Any], n: int) -> str:
 
 
 def _collect(
-    execution: SparkJobs, ids: Ids, node: Node, ranks: Sequence[int], output: Sequence[int], columns: TypedColumns
+    execution: SparkJobs, ids: Ids, node: WireNode, ranks: Sequence[int], output: Sequence[int], columns: TypedColumns
 ) -> list[list[Any]]:
     shown = ids.fresh(len(output))
     plan = nodes.project(

@@ -20,7 +20,7 @@ from tidemill.plan.grouping import groupable, is_groupable
 from tidemill.runtime.run.expressions import Ids, is_negative, is_positive, observed_sum, partition_text
 from tidemill.runtime.run.jobs import SparkJobs, Written
 from tidemill.wire import nodes
-from tidemill.wire.nodes import Node
+from tidemill.wire.nodes import WireNode
 
 MEBIBYTE = 1 << 20
 # Below this size rewriting everything (one job) is as cheap as finding the touched files first (two jobs): a read of
@@ -164,11 +164,11 @@ def _usable(keys: Sequence[str] | None, columns: Sequence[ResultColumn]) -> tupl
     return tuple(keys) if all(is_groupable(types[k]) for k in keys) else None
 
 
-def _leaf(files: Sequence[File], ids: Sequence[int], columns: Sequence[ResultColumn]) -> Node:
+def _leaf(files: Sequence[File], ids: Sequence[int], columns: Sequence[ResultColumn]) -> WireNode:
     return nodes.files(files, [(i, c.name, c.type) for i, c in zip(ids, columns, strict=True)])
 
 
-def _signed(delta: Delta, ids: Sequence[int], columns: Sequence[ResultColumn], count: int) -> Node:
+def _signed(delta: Delta, ids: Sequence[int], columns: Sequence[ResultColumn], count: int) -> WireNode:
     return _leaf(delta.files, (*ids, count), (*columns, ResultColumn(delta.count, "long")))
 
 
@@ -253,7 +253,7 @@ def partition_ids(ids: Sequence[int], names: Sequence[str], partitions: Sequence
     return {by_name[name]: name for name in partitions}
 
 
-def _checked(plan: Node, count: int) -> Node:
+def _checked(plan: WireNode, count: int) -> WireNode:
     """`replicate` over an observation of counts below zero, which no right plan makes."""
     below = observed_sum(fn("if", is_negative(count), ONE, ZERO))
     return nodes.over(plan, [nodes.observe("apply", [("short", below)], child) for child in nodes.inputs_of(plan)])
@@ -266,7 +266,7 @@ def _replace_by_key(
     keys: Sequence[str],
     touched: Sequence[File],
     delta: Delta,
-) -> Node:
+) -> WireNode:
     """Touched rows whose key is not in the delta, and the delta's new rows."""
     old, new, gone = ids.fresh(len(columns)), ids.fresh(len(columns)), ids.fresh(len(keys))
     count = ids.one()
@@ -279,7 +279,7 @@ def _replace_by_key(
 
 def _final_counts(
     ids: Ids, out: Sequence[int], count: int, columns: Sequence[ResultColumn], touched: Sequence[File], delta: Delta
-) -> Node:
+) -> WireNode:
     """Each row value of touched files and delta, as often as the sum of its counts says."""
     old, new, both = ids.fresh(len(columns)), ids.fresh(len(columns)), ids.fresh(len(columns))
     one, signed, n = ids.one(), ids.one(), ids.one()

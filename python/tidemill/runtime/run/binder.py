@@ -14,7 +14,7 @@ from typing import Any, assert_never
 from tidemill.plan.expr import Col, Expr, Lit, fn
 from tidemill.runtime.run.expressions import ROWS, signed_counts
 from tidemill.wire import nodes
-from tidemill.wire.nodes import Among, Node
+from tidemill.wire.nodes import Among, WireNode
 
 Position = Any
 Files = Sequence[Mapping[str, Any]]
@@ -45,7 +45,7 @@ class Binder:
     scans: dict[str, int] = field(default_factory=dict)
     _numbered: int = 0
 
-    def bind(self, node: Mapping[str, Any]) -> Node:
+    def bind(self, node: Mapping[str, Any]) -> WireNode:
         """`node` with every symbol replaced. Each change set gets an observation, named in `changes`."""
         kind = nodes.kind_of(node)
         match kind:
@@ -80,10 +80,10 @@ class Binder:
             case _:
                 assert_never(kind)
 
-    def _over_inputs(self, node: Mapping[str, Any]) -> Node:
+    def _over_inputs(self, node: Mapping[str, Any]) -> WireNode:
         return nodes.over(node, map(self.bind, nodes.inputs_of(node)))
 
-    def _scan(self, node: Mapping[str, Any]) -> Node:
+    def _scan(self, node: Mapping[str, Any]) -> WireNode:
         bound = dict(node)
         bound["at"] = self._at(node["source"], node.get("at"))
         now = node.get("at") in {None, len(self.positions) - 1}
@@ -91,13 +91,13 @@ class Binder:
             return bound
         return self._observed(bound, self.scans, [ROWS])
 
-    def _changes(self, node: Mapping[str, Any]) -> Node:
+    def _changes(self, node: Mapping[str, Any]) -> WireNode:
         bound = dict(node)
         bound["from"] = self._at(node["source"], node["from"])
         bound["to"] = self._at(node["source"], node["to"])
         return self._observed(bound, self.changes, signed_counts(node["count"]))
 
-    def _observed(self, node: Node, names: dict[str, int], metrics: list[tuple[str, Expr]]) -> Node:
+    def _observed(self, node: WireNode, names: dict[str, int], metrics: list[tuple[str, Expr]]) -> WireNode:
         self._numbered += 1
         name = f"source_{node['source']}_{self._numbered}"
         names[name] = node["source"]
@@ -106,7 +106,7 @@ class Binder:
             observed["id"] = node.pop("id")
         return observed
 
-    def _among(self, node: Mapping[str, Any], among: Among, files: Node) -> Node:
+    def _among(self, node: Mapping[str, Any], among: Among, files: WireNode) -> WireNode:
         """The rows that a look-up may find. Without it Spark would not know where to look before it has read all."""
         values = self.values.get((among.step, among.field))
         if values is None:
@@ -124,7 +124,7 @@ class Binder:
     def _at(self, source: int, moment: int | None) -> Position:
         return self.positions[-1 if moment is None else moment].get(source)
 
-    def _files(self, node: Mapping[str, Any], listed: Files) -> Node:
+    def _files(self, node: Mapping[str, Any], listed: Files) -> WireNode:
         bound = nodes.files(listed, nodes.stored_columns(node))
         if "id" in node:
             bound["id"] = node["id"]

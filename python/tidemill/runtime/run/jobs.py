@@ -10,7 +10,7 @@ from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.cost.costing import PAGE_ROWS
 from tidemill.runtime.run.expressions import partition_text
 from tidemill.wire import nodes
-from tidemill.wire.nodes import Node
+from tidemill.wire.nodes import WireNode
 
 PARTITION = "_tidemill_partition_"
 """Begin of the names of columns that part the rows of a write; no file holds them."""
@@ -53,7 +53,7 @@ class SparkJobs:
 
     def write(
         self,
-        plan: Node,
+        plan: WireNode,
         path: str,
         columns: Sequence[tuple[int, str]],
         *,
@@ -84,12 +84,12 @@ class SparkJobs:
         answer = self._run(plan, sink, step)
         return Written(tuple(answer["files"]), int(answer["rows"]), answer.get("observed") or {})
 
-    def rows(self, plan: Node, columns: Sequence[tuple[int, str]], *, step: str) -> list[list[Any]]:
+    def rows(self, plan: WireNode, columns: Sequence[tuple[int, str]], *, step: str) -> list[list[Any]]:
         """The rows of `plan`, collected; for small answers only."""
         answer = self._run(plan, {"kind": "rows", "columns": [list(c) for c in columns]}, step)
         return list(answer["rows"])
 
-    def _run(self, plan: Node, sink: Mapping[str, Any], step: str) -> Mapping[str, Any]:
+    def _run(self, plan: WireNode, sink: Mapping[str, Any], step: str) -> Mapping[str, Any]:
         request = {
             "query": self.query,
             "plan": plan,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tidemill.search.contract.kinds import Mode, PlanKind, Target
 from tidemill.search.contract.stored import KeyedRead
 from tidemill.wire import questions
-from tidemill.wire.nodes import Kind, Node
+from tidemill.wire.nodes import Kind, WireNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Step:
     target: Target
     state: str | None
     mode: Mode | None
-    plan: Node
+    plan: WireNode
     columns: tuple[tuple[int, str], ...]
     volume: Volume
     first: int = 0

@@ -15,7 +15,7 @@ from tidemill.plan.ops import Combine, Named, Partial
 from tidemill.plan.query import Query
 from tidemill.search.lower.lowered import Blocks, Lowered, null_of
 from tidemill.wire import nodes
-from tidemill.wire.nodes import Node
+from tidemill.wire.nodes import WireNode
 
 
 class AttributeForm:
@@ -113,7 +113,7 @@ class AttributeForm:
         return self._differing(partial, old_parts, new_parts, node)
 
     def _differing(
-        self, partial: Partial, old_parts: Mapping[int, Expr], new_parts: Mapping[int, Expr], node: Node
+        self, partial: Partial, old_parts: Mapping[int, Expr], new_parts: Mapping[int, Expr], node: WireNode
     ) -> Lowered:
         """The final values that differ, from rows with old and new parts per key: old ones leave, new ones come."""
         blocks, keys = self._blocks, nodes.same(keys_of(partial))
@@ -158,7 +158,7 @@ class AttributeForm:
         calls = zip(partial.calls, partial.parts, self._additive(partial), strict=True)
         return [(c, call.final(tuple(parts[p] for p in columns))) for (c, _), columns, call in calls]
 
-    def _totals(self, partial: Partial, aggregates: Sequence[tuple[int, Expr]], keys: Named, node: Node) -> Lowered:
+    def _totals(self, partial: Partial, aggregates: Sequence[tuple[int, Expr]], keys: Named, node: WireNode) -> Lowered:
         """Parts per key; without rows the sums of the global group are 0, not NULL."""
         ids = (*keys_of(partial), *(c for c, _ in aggregates))
         node = nodes.aggregate(keys, aggregates, node)
@@ -181,7 +181,7 @@ class AttributeForm:
         node = nodes.replicate(fn("if", taken, fn("negative", count), count), rows.node)
         return _shown((*nodes.same(keys_of(partial)), *parts), node)
 
-    def _present(self, partial: Partial, node: Node) -> Node:
+    def _present(self, partial: Partial, node: WireNode) -> WireNode:
         """Groups with at least one row."""
         return nodes.where([fn(">", Col(partial.count), ZERO)], node)
 
@@ -191,7 +191,7 @@ def keys_of(partial: Partial) -> tuple[int, ...]:
     return tuple(c for c, _ in partial.keys)
 
 
-def _shown(columns: Named, node: Node) -> Lowered:
+def _shown(columns: Named, node: WireNode) -> Lowered:
     return Lowered(nodes.project(columns, node), tuple(c for c, _ in columns), None)
 
 

@@ -14,18 +14,18 @@ from tidemill.plan.grouping import groupable
 from tidemill.plan.ops import Named
 from tidemill.plan.query import COUNT_FIELD
 from tidemill.wire import nodes
-from tidemill.wire.nodes import Node
+from tidemill.wire.nodes import WireNode
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
     """A wire node, its columns, and the column of its counts (None for a plain bag)."""
 
-    node: Node
+    node: WireNode
     columns: tuple[int, ...]
     count: int | None
 
-    def over(self, node: Node) -> Lowered:
+    def over(self, node: WireNode) -> Lowered:
         """Another node with the same columns and counts."""
         return replace(self, node=node)
 
@@ -99,7 +99,7 @@ class Blocks:
         kept = columns if rows.count is None else (*columns, (rows.count, Col(rows.count)))
         return Lowered(nodes.project(kept, rows.node), tuple(c for c, _ in columns), rows.count)
 
-    def aggregate(self, keys: Named, calls: Named, node: Node) -> Lowered:
+    def aggregate(self, keys: Named, calls: Named, node: WireNode) -> Lowered:
         """Groups of the rows of a node; it ignores counts."""
         return Lowered(nodes.aggregate(keys, calls, node), tuple(c for c, _ in (*keys, *calls)), None)
 
