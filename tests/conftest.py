@@ -8,7 +8,6 @@ import os
 import random
 import re
 import runpy
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
