@@ -17,7 +17,7 @@ DAMAGE = (ValueError, KeyError, TypeError, FileNotFoundError)
 """What opening a view raises whose files are damaged or gone: it can be dropped all the same."""
 
 
-def drop(jvm: Jvm, statement: Drop, sql: str, warnings: list[str]) -> list[list[Any]]:
+def drop(jvm: Jvm, statement: Drop, warnings: list[str]) -> list[list[Any]]:
     """Raises TIDEMILL_NOT_FOUND (not with IF EXISTS), TIDEMILL_NOT_AN_INCREMENTAL_VIEW.
 
     The entry goes first: a view that is half removed must not be readable.

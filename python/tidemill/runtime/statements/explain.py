@@ -25,7 +25,7 @@ RUNS_SHOWN = 5
 """Earlier runs that EXPLAIN INCREMENTAL COST sets beside the plan."""
 
 
-def explain(jvm: Jvm, statement: Explain, sql: str, warnings: list[str]) -> list[list[Any]]:
+def explain(jvm: Jvm, statement: Explain) -> list[list[Any]]:
     """One row, one column: the plan as the statement's mode shows it.  Nothing is written, no Spark job runs."""
     if statement.view is not None:
         return [[_with_what_was(views.find(jvm, statement.view), jvm, statement.mode)]]

@@ -18,7 +18,7 @@ from tidemill.runtime.view.views import View
 from tidemill.sql.statements import Refresh
 
 
-def refresh(jvm: Jvm, statement: Refresh, sql: str, warnings: list[str]) -> list[list[Any]]:
+def refresh(jvm: Jvm, statement: Refresh) -> list[list[Any]]:
     """Runs a point by hand; answers its row.
 
     Raises TIDEMILL_NOT_FOUND, TIDEMILL_NO_SUCH_POINT, TIDEMILL_SCHEMA_CHANGED, TIDEMILL_FUNCTION_MISSING,

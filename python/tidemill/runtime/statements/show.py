@@ -16,7 +16,7 @@ UNREADABLE = "UNREADABLE"
 """Status of a view whose files are gone, damaged, or out of reach."""
 
 
-def show_views(jvm: Jvm, statement: ShowViews, sql: str, warnings: list[str]) -> list[list[Any]]:
+def show_views(jvm: Jvm, statement: ShowViews) -> list[list[Any]]:
     """Rows namespace, viewName, status, policy, lastRun, lastOutputAt, by name."""
     database = None
     if statement.database is not None:
@@ -43,13 +43,13 @@ def _state_of(jvm: Jvm, entry: CatalogEntry) -> list[Any]:
     return [view.status, policy, head.run if head else None, head.output_at if head else None]
 
 
-def show_refreshes(jvm: Jvm, statement: ShowRefreshes, sql: str, warnings: list[str]) -> list[list[Any]]:
+def show_refreshes(jvm: Jvm, statement: ShowRefreshes) -> list[list[Any]]:
     """The history, newest first."""
     view = views.find(jvm, statement.name)
     return [row.cells() for row in view.history(statement.limit)]
 
 
-def show_create(jvm: Jvm, statement: ShowCreate, sql: str, warnings: list[str]) -> list[list[Any]]:
+def show_create(jvm: Jvm, statement: ShowCreate) -> list[list[Any]]:
     """One row: a CREATE statement that makes the view again, wherever it is run."""
     view = views.find(jvm, statement.name)
     create = view.definition.create

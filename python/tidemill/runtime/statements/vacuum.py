@@ -34,7 +34,7 @@ _NUMBER = re.compile(r"^(\d{20})[-.]")
 _BESIDE = re.compile(r"^(\d{20})-\w+\.\d+\.json$")
 
 
-def vacuum(jvm: Jvm, statement: Vacuum, sql: str, warnings: list[str]) -> list[list[Any]]:
+def vacuum(jvm: Jvm, statement: Vacuum) -> list[list[Any]]:
     """Removes the files, answers their paths; with DRY RUN only the latter.  No Spark job runs."""
     view = views.find(jvm, statement.name)
     if not statement.dry_run:

@@ -20,7 +20,7 @@ from tidemill.sql.statements import Verify
 from tidemill.wire.query_document import read_query
 
 
-def verify(jvm: Jvm, statement: Verify, sql: str, warnings: list[str]) -> list[list[Any]]:
+def verify(jvm: Jvm, statement: Verify) -> list[list[Any]]:
     """One row: matches, missing, unexpected.
 
     Raises TIDEMILL_NOT_FILLED, and TIDEMILL_HISTORY_GONE if a source no longer holds the position that the view
