@@ -51,7 +51,6 @@ class Draft:
             "query_columns": self.query_columns,
             "sources": tuple(self.document["sources"]),
             "functions": analysis.functions(self.document),
-            "order_dropped": bool(self.document.get("order_dropped")),
             "time_dependent": bool(self.document["findings"].get("time_dependent")),
         }
 

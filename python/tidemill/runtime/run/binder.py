@@ -71,7 +71,7 @@ class Binder:
                 return self._files(node, self.result)
             case "held":
                 return self._files(node, self.held)
-            case "files" | "empty" | "reference":
+            case "files" | "empty":
                 return dict(node)
             case "filter" | "project" | "join" | "aggregate" | "union" | "sort" | "limit" | "replicate" | "observe":
                 return self._over_inputs(node)
@@ -101,10 +101,7 @@ class Binder:
         self._numbered += 1
         name = f"source_{node['source']}_{self._numbered}"
         names[name] = node["source"]
-        observed = nodes.observe(name, metrics, node)
-        if "id" in node:  # a reference to this leaf must find the node that now stands for it
-            observed["id"] = node.pop("id")
-        return observed
+        return nodes.observe(name, metrics, node)
 
     def _among(self, node: Mapping[str, Any], among: Among, files: Node) -> Node:
         """The rows that a look-up may find. Without it Spark would not know where to look before it has read all."""
@@ -116,16 +113,10 @@ class Binder:
         wanted: Expr = fn("in", column, *(Lit(value, kind) for value in values))
         if among.nulls:
             wanted = fn("or", wanted, fn("isnull", column))
-        found = nodes.where([wanted], files)
-        if "id" in files:
-            found["id"] = files.pop("id")
-        return found
+        return nodes.where([wanted], files)
 
     def _at(self, source: int, moment: int | None) -> Position:
         return self.positions[-1 if moment is None else moment].get(source)
 
     def _files(self, node: Mapping[str, Any], listed: Files) -> Node:
-        bound = nodes.files(listed, nodes.stored_columns(node))
-        if "id" in node:
-            bound["id"] = node["id"]
-        return bound
+        return nodes.files(listed, nodes.stored_columns(node))

@@ -24,7 +24,6 @@ class CatalogEntry:
 
     name: tuple[str, ...]
     type: str
-    provider: str | None
     location: str | None
     properties: Mapping[str, str]
     comment: str | None
@@ -163,7 +162,6 @@ def _entry(answer: Mapping[str, Any]) -> CatalogEntry:
     return CatalogEntry(
         tuple(answer["name"]),
         answer["type"],
-        answer.get("provider"),
         answer.get("location"),
         answer.get("properties") or {},
         answer.get("comment"),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from tidemill.plan.datatype import DataType
@@ -73,9 +73,8 @@ class Definition:
     `name`: catalog, namespace and name. `statement`: the CREATE statement as parsed. `query`: its query text.
     `settings`: the captured confs that give the query its meaning, read with `catalog` and `namespace` as current.
     `query_columns`: names of the query's own output, in the order of `columns`. `sources`: the source entries of the
-    query document as CREATE saw them. `functions`: fingerprints of session functions by name. `order_dropped`: a
-    top-level ORDER BY that a stored bag cannot keep. `time_dependent`: the query reads the current time.
-    `owns_files`: created without LOCATION, so that DROP removes the files. `number`: of the definition.
+    query document as CREATE saw them. `functions`: fingerprints of session functions by name. `time_dependent`: the
+    query reads the current time. `owns_files`: created without LOCATION, so that DROP removes the files. `number`: of the definition.
     `takes_in`: how many amendments it had taken in. `amendments`: those that came after, in order; not part of the
     file.
     """
@@ -92,7 +91,6 @@ class Definition:
     query_columns: tuple[str, ...]
     sources: tuple[Mapping[str, Any], ...]
     functions: Mapping[str, str]
-    order_dropped: bool
     time_dependent: bool
     owns_files: bool
     created_at: int
@@ -180,7 +178,8 @@ class Definition:
         written = data.pop("format", None)
         if written != FORMAT:
             raise ValueError(f"view.json of format {written}; this version of Tidemill reads format {FORMAT}")
-        definition = Definition(**data)
+        known = {f.name for f in fields(Definition)}  # earlier versions wrote more
+        definition = Definition(**{key: value for key, value in data.items() if key in known})
         return replace(
             definition,
             name=tuple(definition.name),
