@@ -8,9 +8,9 @@ from typing import Any
 
 from tidemill.errors import TidemillError, utf16_offset
 from tidemill.sql import not_yet
+from tidemill.sql.answers import AnswerColumns, columns_of
+from tidemill.sql.clauses import FORMATS, UNKNOWN_FORMAT, read_create
 from tidemill.sql.codec import to_json
-from tidemill.sql.columns import AnswerColumns, columns_of
-from tidemill.sql.create import FORMATS, UNKNOWN_FORMAT, read_create
 from tidemill.sql.cursor import Cursor, TextRange
 from tidemill.sql.statements import Statement
 from tidemill.sql.verbs import (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidemill.errors import TidemillError
-from tidemill.sql.create import (
+from tidemill.sql.clauses import (
     invalid_clause,
     read_create,
     read_expect,

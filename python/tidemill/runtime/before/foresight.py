@@ -10,7 +10,7 @@ from tidemill.runtime.before import analysis, graph, sessions
 from tidemill.runtime.before.graph import Source
 from tidemill.runtime.view.definition import amended
 from tidemill.runtime.view.views import View
-from tidemill.sources import registry
+from tidemill.sources import adapters
 from tidemill.sql.schedule import longest_gap
 from tidemill.sql.statements import Action, Create, SetPolicy, SetSchedule
 
@@ -21,7 +21,7 @@ def foreseen(jvm: Jvm, create: Create, sources: Iterable[Source]) -> Iterator[st
         return
     period = longest_gap(create.schedule)
     for source in sources:
-        yield from registry.warnings(source, period)
+        yield from adapters.warnings(source, period)
         upstream = graph.view_of(jvm, source) if source["kind"] == "view" else None
         if upstream is not None and upstream.definition.create.policy == "FULL":
             what = "fails" if create.policy == "STRICT" else "is full"

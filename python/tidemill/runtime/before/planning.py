@@ -26,7 +26,7 @@ from tidemill.search.service.plan_cache import PlanCache
 from tidemill.search.service.planner import plan_run
 from tidemill.search.service.pool import SEARCH_POOL
 from tidemill.settings import PlannerSettings
-from tidemill.sources.registry import tells_changes
+from tidemill.sources.adapters import tells_changes
 
 # Expected rows from which a source is taken to change.
 LEAST_ROWS = 0.5

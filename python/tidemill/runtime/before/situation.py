@@ -17,8 +17,8 @@ from tidemill.runtime.view.definition import Terms
 from tidemill.runtime.view.record import RunRecord, SourceAt
 from tidemill.search.contract.kinds import Policy
 from tidemill.settings import PlannerSettings
+from tidemill.sources.adapters import adapter, describe_position, pin, tells_changes
 from tidemill.sources.base import Source
-from tidemill.sources.registry import adapter, describe_position, pin, tells_changes
 from tidemill.sql.statements import Point
 from tidemill.wire.query_document import read_query
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from tidemill.plan.expr import ONE, ZERO, Cast, Col, Expr, Lit, fn
 from tidemill.plan.grouping import groupable
-from tidemill.runtime.run.expressions import Ids, above_zero, below_zero
 from tidemill.runtime.run.jobs import SparkJobs
+from tidemill.runtime.run.row_expressions import Ids, above_zero, below_zero
 from tidemill.wire import nodes
 from tidemill.wire.nodes import Node
 

@@ -13,8 +13,8 @@ from typing import Any
 from tidemill.plan.expr import Col, Expr, Lit, fn
 from tidemill.plan.ops import Limit, Named
 from tidemill.runtime.judge.compare import File, TypedColumns, Verdict, bag, comparable
-from tidemill.runtime.run.expressions import Ids
 from tidemill.runtime.run.jobs import SparkJobs
+from tidemill.runtime.run.row_expressions import Ids
 from tidemill.wire import nodes
 from tidemill.wire.expressions import named_from_json
 from tidemill.wire.nodes import Node, inputs_of, kind_of

@@ -17,8 +17,8 @@ from urllib.parse import unquote
 from tidemill.errors import TidemillError
 from tidemill.plan.expr import ONE, ZERO, Col, Expr, fn
 from tidemill.plan.grouping import groupable, is_groupable
-from tidemill.runtime.run.expressions import Ids, is_negative, is_positive, observed_sum, partition_text
 from tidemill.runtime.run.jobs import SparkJobs, Written
+from tidemill.runtime.run.row_expressions import Ids, is_negative, is_positive, observed_sum, partition_text
 from tidemill.wire import nodes
 from tidemill.wire.nodes import Node
 

@@ -31,7 +31,7 @@ from tidemill.runtime.view.record import File, RunRecord, StoredPiece, StoredSta
 from tidemill.runtime.view.views import Lost, View
 from tidemill.search.contract.kinds import RunKind
 from tidemill.search.contract.run_plan import RunPlan, StateSpec
-from tidemill.sources.registry import check_undisturbed
+from tidemill.sources.adapters import check_undisturbed
 
 
 @dataclass(frozen=True, slots=True)

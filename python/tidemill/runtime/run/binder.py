@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from tidemill.plan.expr import Col, Expr, Lit, fn
-from tidemill.runtime.run.expressions import ROWS, signed_counts
+from tidemill.runtime.run.row_expressions import ROWS, signed_counts
 from tidemill.wire import nodes
 from tidemill.wire.nodes import Among, Node
 

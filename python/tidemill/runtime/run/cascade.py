@@ -23,7 +23,7 @@ from tidemill.runtime.run.perform import RunOptions, RunOutcome
 from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.views import View
 from tidemill.settings import PlannerSettings
-from tidemill.sources.registry import pin
+from tidemill.sources.adapters import pin
 
 ATTEMPTS = 3
 """How often the views are analysed again because a table was replaced before its position was taken."""

@@ -14,8 +14,8 @@ from tidemill.runtime.before import sessions
 from tidemill.runtime.before.situation import Situation
 from tidemill.runtime.run.apply import partition_ids
 from tidemill.runtime.run.binder import Binder
-from tidemill.runtime.run.expressions import ROWS, observed_values, signed_counts
 from tidemill.runtime.run.jobs import SparkJobs, Written
+from tidemill.runtime.run.row_expressions import ROWS, observed_values, signed_counts
 from tidemill.runtime.storage.files import parent
 from tidemill.runtime.storage.stage import Stage
 from tidemill.runtime.view.record import StoredPiece, StoredState

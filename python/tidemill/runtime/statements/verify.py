@@ -15,7 +15,7 @@ from tidemill.runtime.run.binder import Binder
 from tidemill.runtime.run.jobs import JobCost, SparkJobs
 from tidemill.runtime.view import views
 from tidemill.runtime.view.record import RunRecord
-from tidemill.sources.registry import describe_position, pin
+from tidemill.sources.adapters import describe_position, pin
 from tidemill.sql.statements import Verify
 from tidemill.wire.query_document import read_query
 

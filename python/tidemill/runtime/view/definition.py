@@ -74,9 +74,9 @@ class Definition:
     `settings`: the captured confs that give the query its meaning, read with `catalog` and `namespace` as current.
     `query_columns`: names of the query's own output, in the order of `columns`. `sources`: the source entries of the
     query document as CREATE saw them. `functions`: fingerprints of session functions by name. `time_dependent`: the
-    query reads the current time. `owns_files`: created without LOCATION, so that DROP removes the files. `number`: of the definition.
-    `takes_in`: how many amendments it had taken in. `amendments`: those that came after, in order; not part of the
-    file.
+    query reads the current time. `owns_files`: created without LOCATION, so that DROP removes the files. `number`: of
+    the definition. `takes_in`: how many amendments it had taken in. `amendments`: those that came after, in order; not
+    part of the file.
     """
 
     id: str

@@ -10,10 +10,10 @@ from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.plan.kinds import SourceKind
 from tidemill.sources.base import SOURCE_REPLACED, Adapter, Position, Source
-from tidemill.sources.delta import DeltaSource
-from tidemill.sources.files import FileSource
-from tidemill.sources.static import StaticSource
-from tidemill.sources.view import ViewSource
+from tidemill.sources.delta_source import DeltaSource
+from tidemill.sources.file_source import FileSource
+from tidemill.sources.static_source import StaticSource
+from tidemill.sources.view_source import ViewSource
 
 ADAPTERS: Mapping[SourceKind, Adapter] = {
     "files": FileSource(),
