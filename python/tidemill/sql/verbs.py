@@ -1,4 +1,4 @@
-"""The statements that use a view: REFRESH, VERIFY, EXPLAIN, SHOW, DESCRIBE, ALTER, VACUUM, DROP."""
+"""Reads the statements about existing views: REFRESH, VERIFY, EXPLAIN, SHOW, DESCRIBE, ALTER, VACUUM, DROP."""
 
 from __future__ import annotations
 
