@@ -115,7 +115,7 @@ def _read(rows: DataFrame) -> None:
 
 
 def _summed(rows: DataFrame) -> None:
-    """Computes the rows and adds them up, so that no output rows are made."""
+    """Computes the sum of each column, so that no output rows are made."""
     _read(rows.selectExpr(*(f"sum(`{c}`)" for c in rows.columns)))
 
 

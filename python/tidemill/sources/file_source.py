@@ -105,7 +105,7 @@ def _rewritten(before: Mapping[str, Stamp], now: Mapping[str, Stamp]) -> str | N
 
 
 def _moved(old: Position, new: Position) -> str | None:
-    """Returns a folder whose files have other partition values in the catalog than before; None if there is none."""
+    """Returns the reason if the catalog gives the files of a folder other partition values than before, else None."""
     before, now = _values(old), _values(new)
     moved = {folder for folder in before | now if before.get(folder) != now.get(folder)}
     if moved and any(path.rsplit("/", 1)[0] in moved for path, _ in _read(old["pages"])):

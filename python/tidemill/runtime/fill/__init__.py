@@ -1,1 +1,1 @@
-"""Gives a view content by a query that it did not have: CREATE, OR REPLACE, ALTER ... AS."""
+"""Gives a view its first content by a new query: CREATE, OR REPLACE, ALTER ... AS."""
