@@ -41,7 +41,7 @@ PHYSICAL: Mapping[str, str] = {
     "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": str(ADAPTIVE_FROM_BYTES),
     # Constraints of plans with many aliases, as changes of aggregates have, take Catalyst minutes to propagate.
     "spark.sql.constraintPropagation.enabled": "false",
-    # `${...}` was replaced when CREATE was read: what another session calls so must not get into the query.
+    # CREATE has replaced `${...}` already: variables of another session must not get into the query.
     "spark.sql.variable.substitute": "false",
     # What users set for their own output must not reach the view's files.
     "spark.sql.sources.partitionOverwriteMode": "static",

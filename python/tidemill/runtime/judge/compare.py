@@ -47,7 +47,7 @@ class Verdict:
 def compare(
     execution: SparkJobs, query: Node, output: Sequence[int], columns: TypedColumns, live: Sequence[File]
 ) -> Verdict:
-    """Compares the rows of `query` with the files `live`. `query` is bound; `output`: its columns in the view's order."""
+    """Compares the rows of `query`, which is bound, with the files `live`. `output`: columns in the view's order."""
     ids = Ids()
     counted, count = _signed(ids, query, output, columns, live)
     differs = nodes.where([fn("not", fn("=", Col(count), ZERO))], counted.node)
@@ -130,8 +130,8 @@ def _near(a: Sequence[str | None], b: Sequence[str | None]) -> bool:
 def _close(a: str | None, b: str | None) -> bool:
     """Returns True if two numbers differ by at most 1e-9 relative. Equal texts cover NULL, NaN and the infinities.
 
-    Near zero the tolerance should depend on the sum of absolute inputs, which is not known here. Two numbers below 1e-9
-    count as equal.
+    Near zero the tolerance should depend on the sum of absolute inputs, which is not known here. So a difference of up
+    to 1e-9 counts as equal too.
     """
     if a == b:
         return True

@@ -1,4 +1,4 @@
-"""From a parsed statement to the function that executes it."""
+"""Calls the function that executes a statement."""
 
 from __future__ import annotations
 
