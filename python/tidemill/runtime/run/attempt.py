@@ -184,7 +184,7 @@ class _Executed:
 
     @property
     def head(self) -> RunRecord | None:
-        """The last run, if the view is filled."""
+        """The last run; None before the initial load."""
         return self.view.head if self.view.head and self.view.head.filled else None
 
     @property

@@ -106,7 +106,7 @@ class _TakenError(TidemillError):
 
 @contextmanager
 def _nothing_left(view: View) -> Iterator[None]:
-    """If the block fails, removes what the statement made at the location, and the folders above that it made."""
+    """Removes what the statement made at the location, and the folders above that it made, if the block fails."""
     files, location = view.files, view.location
     root = _first_missing(files, location)
     try:

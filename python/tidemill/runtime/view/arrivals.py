@@ -2,7 +2,7 @@
 
 Each run records the arrivals at each source since the positions of the content (`Arrived`). Two such records give the
 arrivals between the runs (`ArrivalInterval`): the difference of both if the content stayed, and all of the later one if
-the earlier run made the content. A source whose rows were not counted at one of the runs has a longer interval, or none.
+the earlier run made the content. If the rows of a source were not counted at a run, its interval is longer, or none.
 
 `Outlook.ahead` forecasts the arrivals at one source from point k to point k + 1, the stretch, by the first of these:
 

@@ -4,9 +4,9 @@ The files at its location are the truth about a view; the catalog entry only poi
 0. Each is a file of its own that never changes: `_tidemill/view.json`, then `_tidemill/definition/<number>.json`. The
 newest entry of the log names the definition in force, so that a query and its content change in one commit.
 
-Amendments are the actions of ALTER (schedule, policy, comment, properties, suspended; the namespace in which an attached
-view reads its query now), one file each: `_tidemill/amendments/<number>.json`. They apply in the order of their numbers
-to the definition in force, except those that it had taken in when it was made.
+Amendments are the actions of ALTER (schedule, policy, comment, properties, suspended; the namespace of the query of an
+attached view), one file each: `_tidemill/amendments/<number>.json`. They apply in the order of their numbers to the
+definition in force, except those that it had taken in when it was made.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ VIEW_FILE = "_tidemill/view.json"
 DEFINITIONS = "_tidemill/definition"
 AMENDMENTS = "_tidemill/amendments"
 DROPPING = "_tidemill/dropping"
-"""A mark that DROP makes before the catalog entry goes, with the number of the next run. If no run came since, the files
-can go."""
+"""A mark that DROP makes before the catalog entry goes, with the number of the next run. If no run came since, the
+files can go."""
 
 
 @dataclass(frozen=True, slots=True)

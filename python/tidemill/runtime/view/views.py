@@ -79,7 +79,7 @@ class View:
         return "ACTIVE" if self.head is not None and self.head.filled else "NOT_FILLED"
 
     def outlook(self, *present: ObservedRun) -> Outlook:
-        """Returns the outlook by statement and log. `present`: the run to be planned, with the arrivals that it found."""
+        """Returns the outlook by statement and log. `present`: the run to be planned, with its arrivals."""
         definition = self.definition
         runs = []
         for row in reversed(self.log.history(RUNS_READ) if self.head is not None else []):
@@ -163,7 +163,7 @@ class View:
     def publish_if_behind(self) -> None:
         """Finishes the work of a statement that died after its commit.
 
-        The content comes first, then the columns in the catalog: readers take the newest run with the catalog's columns.
+        The content comes first, then the catalog's columns: readers take the newest run with the catalog's columns.
         """
         head = self.head
         if head is not None and head.output_run is not None:
@@ -191,9 +191,8 @@ class View:
 
     def refresh_readers(self, jvm: Jvm) -> None:
         """Makes the caller's session read the new content, in cached plans too."""
-        if (
-            catalog.lookup(jvm, self.definition.name) is not None
-        ):  # a view found by its path may have no entry, or another
+        # A view that was found by its path may have no entry.
+        if catalog.lookup(jvm, self.definition.name) is not None:
             catalog.refresh_entry(jvm, self.definition.name)
 
 
