@@ -193,7 +193,7 @@ def _check(situation: Situation, run: RunPlan) -> None:
         )
 
 
-def filling(
+def initial_load(
     jvm: Jvm, document: Mapping[str, Any], terms: Terms, settings: PlannerSettings
 ) -> tuple[Situation, RunPlan]:
     """Returns the situation and the plan of a query's initial load, if the policy allows such a view.
@@ -244,7 +244,7 @@ def steady(situation: Situation, states: frozenset[str]) -> Situation:
     return replace(situation, head=head, changes=changes, between=(), positions=(situation.new, situation.new))
 
 
-def check_policy(situation: Situation, filling: RunPlan) -> None:
+def check_policy(situation: Situation, loaded: RunPlan) -> None:
     """Checks at CREATE, under INCREMENTAL and STRICT, that every source tells changes and every operator has a rule.
 
     Raises TIDEMILL_SOURCE_WITHOUT_CHANGES or TIDEMILL_NOT_INCREMENTAL.
@@ -268,4 +268,4 @@ def check_policy(situation: Situation, filling: RunPlan) -> None:
                 "reason": "its value changes with time, so every run would be full",
             },
         )
-    plan(steady(situation, frozenset(s.name for s in filling.states)), PlanInputs(None))
+    plan(steady(situation, frozenset(s.name for s in loaded.states)), PlanInputs(None))

@@ -86,7 +86,7 @@ def _amended(jvm: Jvm, view: View, draft: Draft) -> View:
     wanted = view.amended(*actions)
     wanted.result.check()
     if any(isinstance(action, SetPolicy) for action in actions):
-        planning.filling(draft.working, draft.document, wanted.definition.terms, sessions.planner_settings(jvm))
+        planning.initial_load(draft.working, draft.document, wanted.definition.terms, sessions.planner_settings(jvm))
     for action in actions:
         views.amend(view, action)
     now = views.at_location(view.files, view.location, view.definition.name)
@@ -96,7 +96,7 @@ def _amended(jvm: Jvm, view: View, draft: Draft) -> View:
 
 def _fill(jvm: Jvm, view: View, draft: Draft) -> None:
     settings = sessions.planner_settings(jvm)
-    situation, plan = planning.filling(draft.working, draft.document, view.definition.terms, settings)
+    situation, plan = planning.initial_load(draft.working, draft.document, view.definition.terms, settings)
     view.publish(running.run(draft.working, view, situation, lambda _: plan, draft.occasion))
 
 

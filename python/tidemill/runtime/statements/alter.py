@@ -70,7 +70,7 @@ def _check(jvm: Jvm, view: View, action: Action) -> None:
             with analysis.analysed_again(working, view.definition) as document:
                 analysis.check_findings(document, policy)
                 terms = replace(view.definition.terms, policy=policy)
-                planning.filling(working, document, terms, sessions.planner_settings(jvm))
+                planning.initial_load(working, document, terms, sessions.planner_settings(jvm))
         case SetPolicy("AUTO") if view.definition.create.policy == "FULL":
             working = sessions.working(jvm, view.definition.settings)
             with analysis.analysed_again(working, view.definition) as document:

@@ -75,7 +75,7 @@ def _make(jvm: Jvm, files: Files, definition: Definition, draft: Draft) -> None:
     view = View(definition, files)
     create = definition.create
     settings = sessions.planner_settings(jvm)
-    situation, plan = planning.filling(draft.working, draft.document, definition.terms, settings)
+    situation, plan = planning.initial_load(draft.working, draft.document, definition.terms, settings)
     view.result.check()
     with _nothing_left(view), writers.writing(files, definition.location):
         if not files.write_new(child(definition.location, VIEW_FILE), definition.to_json()):

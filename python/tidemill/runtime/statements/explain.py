@@ -73,9 +73,9 @@ def _of_view(jvm: Jvm, view: View) -> ExplainedPlan:
 def _of_create(jvm: Jvm, create: Create) -> ExplainedPlan:
     """Returns the plan of a run after a small change, right after the initial load."""
     with _analysed(jvm, create) as (situation, outlook):
-        filling = planning.plan(situation, PlanInputs("FIRST"))
-        planning.check_policy(situation, filling)
-        after = planning.steady(situation, frozenset(s.name for s in filling.states))
+        loaded = planning.plan(situation, PlanInputs("FIRST"))
+        planning.check_policy(situation, loaded)
+        after = planning.steady(situation, frozenset(s.name for s in loaded.states))
         return _of_cycle(after, 1, outlook)
 
 
