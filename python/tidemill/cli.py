@@ -1,10 +1,10 @@
 """The `tidemill` command.
 
-tidemill sql [--formats delta] ...   spark-sql with everything set; what follows are spark-sql's own options
-tidemill explain FILE                how the CREATE INCREMENTAL VIEW, or the query, at the end of a file would be kept
+tidemill sql [--formats delta] ...   run spark-sql with Tidemill set up; further options are spark-sql's own
+tidemill explain FILE                show the plan of the CREATE INCREMENTAL VIEW, or the query, at the end of a file
 tidemill calibrate [--output FILE]   measure the cost model's constants on this machine (docs/costs.md)
-tidemill debug COMMAND ...           what the optimiser does, step by step, without Spark (docs/debugging.md)
-tidemill jar                         where the jar is, for spark-submit --jars
+tidemill debug COMMAND ...           show the optimiser's work, step by step, without Spark (docs/debugging.md)
+tidemill jar                         print the path of the jar, for spark-submit --jars
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OPTIONS = {"--jars": "spark.jars", "--packages": "spark.jars.packages"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status, or becomes spark-sql and never returns."""
+    """Runs the command. Returns its exit status, or becomes spark-sql and never returns."""
     parser = argparse.ArgumentParser(
         prog="tidemill", description="Incremental views for Spark SQL.", allow_abbrev=False
     )
@@ -82,7 +82,7 @@ def _positive(text: str) -> int:
 
 
 def run_calibration(output: Path, rounds: int, given: Mapping[str, str]) -> int:
-    """Calibrate in a session of this process: local unless `given` says otherwise."""
+    """Calibrates in a session of this process, which is local unless `given` says otherwise."""
     import pyspark
     from pyspark.sql import SparkSession
 
@@ -109,7 +109,7 @@ def run_calibration(output: Path, rounds: int, given: Mapping[str, str]) -> int:
 
 
 def spark_sql(formats: str, options: Sequence[str]) -> NoReturn:
-    """Become PySpark's spark-sql with Tidemill's settings added to those in `options`."""
+    """Becomes PySpark's spark-sql with Tidemill's settings added to those in `options`."""
     import pyspark
 
     home = Path(pyspark.__file__).parent
@@ -122,7 +122,7 @@ def spark_sql(formats: str, options: Sequence[str]) -> NoReturn:
 
 
 def spark_sql_options(formats: Sequence[str], options: Sequence[str]) -> list[str]:
-    """spark-sql's options: those given, with Tidemill's settings added as `tidemill.configure` adds them.
+    """Returns the options with Tidemill's settings added as `tidemill.configure` adds them.
 
     Lists of jars, packages and extensions in `options` are added to, not replaced.
     """
@@ -140,7 +140,7 @@ def spark_sql_options(formats: Sequence[str], options: Sequence[str]) -> list[st
 
 
 def _settings(options: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
-    """The settings within spark-sql's options, and the other options."""
+    """Returns the settings within spark-sql's options, and the other options."""
     given: dict[str, str] = {}
     others: list[str] = []
     rest: Iterator[str] = iter(options)
@@ -160,7 +160,7 @@ def _settings(options: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
 
 
 def explain_text(text: str, mode: str) -> str:
-    """The statements of a file, the last of them behind EXPLAIN INCREMENTAL.
+    """Returns the statements of a file, the last of them behind EXPLAIN INCREMENTAL.
 
     >>> explain_text("USE sales; SELECT 1;", "PLAN")
     'USE sales;\\nEXPLAIN INCREMENTAL PLAN SELECT 1;'

@@ -1,7 +1,7 @@
-"""Errors of Tidemill: named conditions with a SQLSTATE, laid out as Spark lays out its own.
+"""Errors of Tidemill: named conditions with a SQLSTATE, in the layout of Spark's own.
 
-All conditions, with SQLSTATE, message, example and explanation, are kept in `errors.json`; `docs/errors.md` is made
-from it by `page()`.
+`errors.json` has all conditions, with SQLSTATE, message, example and explanation. `page()` makes `docs/errors.md` from
+it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PARAMETER = re.compile(r"<(\w+)>")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One row of `errors.json`. `message` names its parameters as `<parameter>`; `doc` says what to do about it."""
+    """One row of `errors.json`. `message` has its parameters as `<parameter>`; `doc` says what to do about it."""
 
     name: str
     sql_state: str
@@ -29,18 +29,18 @@ class Condition:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The names of the parameters of the message, in order of first use."""
+        """Returns the names of the parameters of the message, in order of first use."""
         return tuple(dict.fromkeys(_PARAMETER.findall(self.message)))
 
     @property
     def of_spark(self) -> bool:
-        """Whether the condition is one of Spark's own, that Tidemill raises in the same case as Spark."""
+        """True if the condition is one of Spark's own, which Tidemill raises in the same case as Spark."""
         return not self.name.startswith("TIDEMILL_")
 
 
 @cache
 def conditions() -> Mapping[str, Condition]:
-    """All conditions by name, in the order of the file."""
+    """Returns all conditions by name, in the order of the file."""
     rows = json.loads(Path(__file__).with_name("errors.json").read_text(encoding="utf-8"))
     return {
         name: Condition(name, row["sqlState"], row["message"], row["example"], row["doc"]) for name, row in rows.items()
@@ -50,9 +50,9 @@ def conditions() -> Mapping[str, Condition]:
 class TidemillError(Exception):
     """An error that a user can cause or must know of.
 
-    `position` is the character range (start, stop), stop exclusive, in the statement's text, counted in Python's
-    characters (code points); None where the error has no place in a text. A parameter that the caller leaves out stays
-    in the message as `<parameter>`; a condition that `errors.json` does not know is a KeyError.
+    `position` is the character range (start, stop), stop exclusive, in the statement's text, in code points; None if
+    the error has no place in a text. A parameter that the caller leaves out stays in the message as `<parameter>`. A
+    condition that `errors.json` does not have raises KeyError.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class TidemillError(Exception):
         return TidemillError, (self.condition, self.parameters, self.position)
 
     def envelope(self, sql: str = "") -> dict[str, Any]:
-        """The answer of the planner endpoint for this error (contract between JVM and Python).
+        """Returns the answer of the planner endpoint for this error (contract between JVM and Python).
 
         `sql` is the text that the position points into: the JVM counts its characters in UTF-16 units.
         """
@@ -93,7 +93,7 @@ class TidemillError(Exception):
 
 
 def utf16_offset(text: str, offset: int) -> int:
-    """The offset that the JVM, which counts UTF-16 units, has for this offset in code points.
+    """Returns the JVM's offset, in UTF-16 units, for this offset in code points.
 
     >>> utf16_offset("\N{WATER WAVE}x", 1)
     2
@@ -102,7 +102,7 @@ def utf16_offset(text: str, offset: int) -> int:
 
 
 def page() -> str:
-    """The text of `docs/errors.md`."""
+    """Returns the text of `docs/errors.md`."""
     known = conditions().values()
     own = [condition for condition in known if not condition.of_spark]
     others = [condition for condition in known if condition.of_spark]

@@ -1,7 +1,7 @@
-"""All settings of Tidemill in one registry, and their values for one planning as one frozen object.
+"""All settings of Tidemill in one registry, and their values for one planning call as one frozen object.
 
-The registry generates docs/settings.md (`python -m tidemill.settings > docs/settings.md`). Each pack of rules that is
-found has a setting. Nothing here needs Spark: a session's confs come in as a plain mapping.
+The registry generates docs/settings.md (`python -m tidemill.settings > docs/settings.md`). Each pack of rules has a
+setting. Nothing here needs Spark: a session's confs come in as a plain mapping.
 """
 
 import difflib
@@ -104,25 +104,25 @@ SETTINGS: tuple[Setting, ...] = (
         "duration",
         "3s",
         "session",
-        "How long the search for a plan may take in each of its parts: exploring by rules, choosing states at the "
-        "filling, and trying plans of single methods beside the cheapest tree of all; then the best plan found so far "
-        "is used. What the view keeps is recognised, its change is computed, and what the cheapest tree computes "
-        "several times is shared, however long that takes. A number with `ms`, `s`, `min` or `h`.",
+        "The time that the search for a plan may take in each of its parts: exploring by rules, choosing states at the "
+        "initial load, and trying plans of single methods beside the cheapest plan. Then the best plan found so far is "
+        "used. Three things are done however long they take: the states of the view are found, its change is derived, "
+        "and what the plan computes several times is shared. A number with `ms`, `s`, `min` or `h`.",
     ),
     Setting(
         f"{PREFIX}search.processes",
         "count",
         "2",
         "session",
-        "How many processes beside the planner's own may search for plans of large queries at a time, so that other "
-        "statements do not wait for the interpreter meanwhile. They are started when they are needed. 0: none.",
+        "The number of processes beside the planner's own that may search for plans of large queries at a time, so "
+        "that other statements do not wait for the interpreter. They are started when they are needed. 0: none.",
     ),
     Setting(
         f"{PREFIX}debug.requests",
         "string",
         NO_DEFAULT,
         "session",
-        "A folder on the driver's machine. What the planner is asked is written there, a JSON file each time, for "
+        "A folder on the driver's machine. Each request to the planner is written there as a JSON file, for "
         "`tidemill debug replay` ([debugging.md](debugging.md)). A file that cannot be written is a warning in the "
         "log. Without it: nothing is written.",
     ),
@@ -131,7 +131,7 @@ SETTINGS: tuple[Setting, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class PlannerSettings:
-    """What the planner needs of a session's settings; `time_limit` in seconds."""
+    """The settings of a session that the planner needs. `time_limit`: in seconds."""
 
     packs: frozenset[str] = frozenset(PACKS)
     prefer: str | None = None
@@ -145,10 +145,10 @@ class PlannerSettings:
 
     @classmethod
     def from_confs(cls, confs: Mapping[str, str]) -> "PlannerSettings":
-        """Read the settings out of a session's confs (others than spark.tidemill.* are ignored).
+        """Reads the settings from a session's confs; confs outside spark.tidemill.* are ignored.
 
-        The folders of `spark.tidemill.rules.paths` are packs too. A name or a value that does not exist raises
-        TidemillError with condition TIDEMILL_INVALID_SETTING.
+        The folders of `spark.tidemill.rules.paths` are packs too. Raises TIDEMILL_INVALID_SETTING for a name or a value
+        that does not exist.
 
         >>> settings = PlannerSettings.from_confs({"spark.tidemill.method.affected.enabled": "false"})
         >>> "affected" in settings.packs, "delta" in settings.packs
@@ -226,7 +226,7 @@ def _count(name: str, value: str) -> int:
 
 
 def _seconds(name: str, value: str) -> float:
-    """Seconds of a duration such as 500ms, 3s, 2min or 1h; a plain number is seconds, as in Spark's own confs."""
+    """Returns the seconds of a duration such as 500ms, 3s, 2min or 1h. A plain number is seconds, as in Spark."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?", value.lower())
     if match is None or float(match[1]) == 0:
         raise _error(name, value, "a positive duration such as 500ms, 3s or 2min")
@@ -234,7 +234,7 @@ def _seconds(name: str, value: str) -> float:
 
 
 def page() -> str:
-    """The text of docs/settings.md."""
+    """Returns the text of docs/settings.md."""
     lines = [
         "# Settings",
         "",

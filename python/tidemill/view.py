@@ -1,4 +1,4 @@
-"""The Python surface: incremental views as objects, over the same SQL statements."""
+"""The Python API: incremental views as objects, over the same SQL statements."""
 
 from __future__ import annotations
 
@@ -20,17 +20,20 @@ __all__ = ["IncrementalView", "at", "complete", "create_incremental_view", "expe
 
 
 def at(time: str, cost: float = 1.0, output: bool = True) -> Point:
-    """A point every day at `time` ('HH:MM[:SS]'; '24:00' ends the day); `cost`: price of a unit of work then."""
+    """Returns a point every day at `time` ('HH:MM[:SS]'; '24:00' ends the day). `cost`: price of a unit of work."""
     return Point(AtTime(second_of_day(time)), float(cost), output)
 
 
 def on_demand(cost: float = 1.0, output: bool = True) -> Point:
-    """A point that only REFRESH fires."""
+    """Returns a point that only REFRESH fires."""
     return Point(OnDemand(), float(cost), output)
 
 
 def expected(table: str, rows: int, *, per: str = "CYCLE", deletes: float = 0.0) -> Expectation:
-    """So many changed rows of `table` per 'CYCLE' or 'DAY', of which `deletes` per cent are deletes; 0: none at all."""
+    """Returns the expectation of `rows` changed rows of `table` per 'CYCLE' or 'DAY'; 0: none at all.
+
+    `deletes`: how many per cent of them are deletes.
+    """
     if rows < 0 or rows >= 10**18:
         raise ValueError(f"rows must be a number from 0 on, of at most 18 digits, not {rows}")
     if per.upper() not in ("CYCLE", "DAY"):
@@ -41,7 +44,7 @@ def expected(table: str, rows: int, *, per: str = "CYCLE", deletes: float = 0.0)
 
 
 def complete(table: str) -> Expectation:
-    """`table` gets no more data in this cycle."""
+    """Returns the expectation that `table` gets no more data in this cycle."""
     return Expectation(_parts(table))
 
 
@@ -91,7 +94,7 @@ def create_incremental_view(
 
 
 def _parts(name: str) -> tuple[str, ...]:
-    """The parts of a name as SQL writes it."""
+    """Returns the parts of a name as SQL writes it."""
     cursor = Cursor(name)
     parts = cursor.names()
     cursor.end()
@@ -99,7 +102,7 @@ def _parts(name: str) -> tuple[str, ...]:
 
 
 class IncrementalView:
-    """A handle on one incremental view. Every method runs the SQL statement of its name, in the session given."""
+    """One incremental view. Each method runs the SQL statement of its name, in the session given."""
 
     def __init__(self, spark: SparkSession, name: tuple[str, ...]) -> None:
         self._spark = spark
@@ -107,7 +110,7 @@ class IncrementalView:
 
     @classmethod
     def forName(cls, spark: SparkSession, name: str) -> IncrementalView:  # noqa: N802  # as DeltaTable.forName
-        """The view of that name.  Raises TIDEMILL_NOT_FOUND or TIDEMILL_NOT_AN_INCREMENTAL_VIEW."""
+        """Returns the view of that name. Raises TIDEMILL_NOT_FOUND or TIDEMILL_NOT_AN_INCREMENTAL_VIEW."""
         view = cls(spark, _parts(name))
         spark.sql(f"DESCRIBE INCREMENTAL VIEW {view._name}")
         return view
@@ -118,7 +121,7 @@ class IncrementalView:
     def refresh(
         self, point: int | None = None, *, full: bool = False, dry_run: bool = False, cascade: bool = False
     ) -> Row:
-        """REFRESH: the row of the run."""
+        """REFRESH: returns the row of the run."""
         clauses = [f"AT {point}"] if point is not None else []
         clauses += ["FULL"] if full else []
         clauses += ["DRY RUN"] if dry_run else []
@@ -126,42 +129,42 @@ class IncrementalView:
         return self._row(" ".join([f"REFRESH INCREMENTAL VIEW {self._name}", *clauses]))
 
     def verify(self) -> Row:
-        """VERIFY: matches, missing, unexpected."""
+        """VERIFY: returns one row of matches, missing, unexpected."""
         return self._row(f"VERIFY INCREMENTAL VIEW {self._name}")
 
     def explain(self, mode: str = "PLAN") -> str:
-        """EXPLAIN INCREMENTAL: the plan of the next run, as text or (mode 'JSON') as JSON text."""
+        """EXPLAIN INCREMENTAL: returns the plan of the next run, as text or (mode 'JSON') as JSON text."""
         return str(self._row(f"EXPLAIN INCREMENTAL {mode} VIEW {self._name}")[0])
 
     def expect(self, *expectations: Expectation) -> None:
-        """ALTER ... SET EXPECT: what will arrive, for all plans from the next one on, in place of what was said before.
+        """ALTER ... SET EXPECT: replaces the expectations for all plans from the next one on.
 
-        `expectations`: made by `tidemill.expected` and `tidemill.complete`; of tables that are not named, and of all if
-        there are none, the view's own history tells.
+        `expectations`: made by `tidemill.expected` and `tidemill.complete`. For tables that are not named, the view's
+        own history counts.
         """
         self._spark.sql(f"ALTER INCREMENTAL VIEW {self._name} SET EXPECT ({expect_text(expectations)})")
 
     def history(self, limit: int | None = None) -> DataFrame:
-        """SHOW REFRESHES: newest first."""
+        """SHOW REFRESHES: returns one row per run, newest first."""
         return self._spark.sql(f"SHOW REFRESHES IN {self._name}" + (f" LIMIT {limit}" if limit is not None else ""))
 
     def describe(self, extended: bool = False) -> DataFrame:
-        """DESCRIBE INCREMENTAL VIEW."""
+        """DESCRIBE INCREMENTAL VIEW: returns its rows."""
         return self._spark.sql(f"DESCRIBE INCREMENTAL VIEW {'EXTENDED ' if extended else ''}{self._name}")
 
     def showCreate(self) -> str:  # noqa: N802  # Spark's spelling of method names
-        """SHOW CREATE INCREMENTAL VIEW: a statement that makes the view again."""
+        """SHOW CREATE INCREMENTAL VIEW: returns a statement that creates the view again."""
         return str(self._row(f"SHOW CREATE INCREMENTAL VIEW {self._name}")[0])
 
     def toDF(self) -> DataFrame:  # noqa: N802  # as DeltaTable.toDF
-        """The content, as of now."""
+        """Returns the content, as of now."""
         return self._spark.table(self._name)
 
     def files(self) -> list[str]:
-        """The Parquet files that hold the content, as of now: one whole run, for readers that know nothing of Spark.
+        """Returns the Parquet files that hold the content of one run, as of now, for readers that do not use Spark.
 
-        Paths for local files, URIs elsewhere. They stay until VACUUM finds them older than its retention. Each file
-        has all columns of the view, partition columns too.
+        Local files have paths, others URIs. They stay until VACUUM finds them older than its retention. Each file has
+        all columns of the view, partition columns too.
         """
         found = (urlsplit(name) for name in self.toDF().inputFiles())
         return sorted(unquote(f.path) if f.scheme == "file" else f.geturl() for f in found)

@@ -63,6 +63,6 @@ def test_excluded_rules_change_nothing(call: Call) -> None:
 
 def test_settings(call: Call) -> None:
     settings = call("settings", {"spark.sql.session.timeZone": "Asia/Tokyo"})
-    assert settings["confs"]["spark.sql.session.timeZone"] == settings["time_zone"] == "Asia/Tokyo"
+    assert settings["confs"]["spark.sql.session.timeZone"] == "Asia/Tokyo"
     assert settings["catalog"] == "spark_catalog"
     assert settings["namespace"]

@@ -98,15 +98,6 @@ def test_union_widens(call: Call, pairs: Document) -> None:
     assert rows(call, pairs, plan, [20, 21]) == [[10, 2], [11, 2], [20, 2], [30, 2]]
 
 
-def test_reference_is_a_copy(call: Call, pairs: Document) -> None:
-    first = {**renamed(pairs), "id": "shared"}
-    plan = {
-        "op": "union", "columns": [20, 21], "from": [[100, 101], [100, 101]],
-        "inputs": [first, {"op": "reference", "id": "shared"}],
-    }  # fmt: skip
-    assert len(rows(call, pairs, plan, [20, 21])) == 8
-
-
 def test_replicate(call: Call, pairs: Document) -> None:
     plan = {"op": "replicate", "count": fn("-", col(1), lit(10, "integer")), "inputs": [pairs["root"]]}
     assert Counter(v for (v,) in rows(call, pairs, plan, [1])) == {11: 1, 20: 10, 30: 20}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tidemill.sql.clauses import byte_string
 from tidemill.sql.codec import from_json, to_json
-from tidemill.sql.create import byte_string
 from tidemill.sql.not_yet import not_in_effect
 from tidemill.sql.parse import parse, read
 from tidemill.sql.statements import (

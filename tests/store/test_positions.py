@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tidemill.sources.delta import DeltaSource
-from tidemill.sources.files import FileSource
-from tidemill.sources.registry import describe_position, pin
-from tidemill.sources.static import StaticSource
+from tidemill.sources.adapters import describe_position, pin
+from tidemill.sources.delta_source import DeltaSource
+from tidemill.sources.file_source import FileSource
+from tidemill.sources.static_source import StaticSource
 from tidemill.sql.schedule import longest_gap
 from tidemill.sql.statements import AtTime, Every, OnDemand, Point
 

@@ -1,4 +1,4 @@
-"""What code that needs no session asks of the bridge: one call, answered with a value."""
+"""The bridge as a protocol of one method, for code that needs no session of its own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from typing import Any, Protocol
 
 
 class Invoker(Protocol):
-    """Calls a method of `Bridge`; `tidemill.bridge.jvm.Jvm` is one."""
+    """Calls a method of `Bridge` and returns its answer. `tidemill.bridge.jvm.Jvm` implements it."""
 
     def invoke(self, method: str, request: Mapping[str, Any] | None = None) -> Any: ...

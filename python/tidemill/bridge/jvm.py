@@ -16,7 +16,7 @@ FAILURES = "org.apache.spark.sql.tidemill.bridge.Failures"
 
 
 class JvmFailure(Exception):  # noqa: N818  # a Throwable of the JVM, under its name in the contract
-    """A Throwable that the JVM keeps under `number`; answering with that number makes the JVM throw it on."""
+    """A Throwable that the JVM keeps under `number`. An answer with that number makes the JVM throw it again."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class JvmFailure(Exception):  # noqa: N818  # a Throwable of the JVM, under its 
         jobs: int = 0,
         cpu_ms: float = 0.0,
     ) -> None:
-        """`causes`: what its causes say, from the outermost on. `jobs` and `cpu_ms`: Spark's work until it failed."""
+        """`causes`: the messages of its causes, outermost first. `jobs`, `cpu_ms`: Spark's work until it failed."""
         super().__init__(number, class_name, condition, message)
         self.causes = tuple(causes)
         self.jobs = jobs
@@ -43,12 +43,12 @@ class JvmFailure(Exception):  # noqa: N818  # a Throwable of the JVM, under its 
 
 
 class Jvm:
-    """One session of the JVM, for the length of one call of the planner. Cheap to make."""
+    """One session of the JVM, for one call of the planner. It is cheap to make."""
 
     def __init__(
         self, client: GatewayClient, session: JavaObject, interrupted: Callable[[], bool] = lambda: False
     ) -> None:
-        """`interrupted`: whether the user has had enough of the call."""
+        """`interrupted`: returns True once the user has interrupted the call."""
         self._client = client
         self._session = session
         self._interrupted = interrupted
@@ -60,10 +60,10 @@ class Jvm:
         return self._session
 
     def invoke(self, method: str, request: Mapping[str, Any] | None = None) -> Any:
-        """Call a method of Bridge with this session; raises JvmFailure if it throws.
+        """Calls a method of Bridge with this session and returns its answer. Raises JvmFailure if the method throws.
 
-        Once the call is interrupted, neither a job nor a commit is begun: OPERATION_CANCELED. What follows a commit,
-        and cleaning up, goes on.
+        Once the user has interrupted the call, a job or a commit raises OPERATION_CANCELED instead of beginning. The
+        work after a commit goes on, and so does cleaning up.
         """
         begins = method == "run" or (method == "files" and (request or {}).get("do") == "write_new")
         if begins and self._interrupted():
@@ -82,7 +82,7 @@ class Jvm:
         return answer["ok"]
 
     def clone(self, confs: Mapping[str, str | None]) -> Jvm:
-        """A clone of the session with these settings (None: unset); this one stays as it is."""
+        """Returns a clone of the session with these settings (None: unset). This session stays as it is."""
         session = self._bridge.cloneSession(self._session, json.dumps(dict(confs)))
         return Jvm(self._client, session, self._interrupted)
 

@@ -1,7 +1,7 @@
-"""The benchmarks that the constants are measured with: what each runs, at two sizes.
+"""The benchmarks that measure the constants, each at two sizes.
 
-A benchmark does one thing more than the one that its constant's recipe takes off. Rows are made in one task, so that
-nothing is exchanged unless an exchange is what is measured.
+The recipe of a constant subtracts one benchmark from another that does one thing more. Rows are made in one task, so
+that only a benchmark of exchanges has exchanges.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RECIPES: Mapping[str, Recipe] = {
     "exchange": Recipe("exchanges", base="step", times=4, fixed=True),
 }
 
-# Seven columns, as wide as what a state holds: numbers, a decimal, a date, texts, a sign in words.
+# Seven columns, as wide as the rows of a state: numbers, a decimal, a date, texts, a sign in words.
 WIDE = (
     "id AS k",
     "CAST(id % 7 AS INT) AS line",
@@ -48,19 +48,19 @@ WIDE = (
     "concat('Supplier#', CAST(id % 10000 AS STRING)) AS name",
     "CASE WHEN id % 5 < 3 THEN 'insert' WHEN id % 5 = 3 THEN 'delete' ELSE 'update_postimage' END AS kind",
 )
-# Three of them: what a query reads of a table.
+# Three of them, as a query reads of a table.
 NARROW = ("k", "price", "name")
 NUMBERS, TEXTS = ("k", "line", "price", "share", "day"), ("k", "name", "kind")
 SENTENCE = "concat('the ', name, ' of ', kind, ' has ', line, ' in stock') AS sentence"
 SIGN = "CASE WHEN kind = 'insert' OR kind = 'update_postimage' THEN 1L ELSE -1L END AS sign"
-# Keys in no order, each of them five times; a long multiplied by so much stays a long.
+# Keys in no order, each of them five times. The factor is small enough for a long.
 KEYS = "CAST(id * 2654435761 % {groups} AS LONG) * 7919 AS key"
 BROADCAST_ROWS = 50_000
 ROWS_OF_A_FILE = 10
 
 
 class Data:
-    """The tables that benchmarks read, and where they write; made in one folder for one session."""
+    """The tables that benchmarks read, and the folders that they write, in one folder for one session."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark = spark
@@ -68,19 +68,19 @@ class Data:
         self._written = 0
 
     def made(self, rows: int) -> DataFrame:
-        """So many rows, wide, computed as they are read."""
+        """Returns `rows` wide rows, computed as they are read."""
         return self.spark.range(0, rows, 1, 1).selectExpr(*WIDE)
 
     def keys(self, rows: int, groups: int) -> DataFrame:
-        """So many rows of a key and a number, computed as they are read."""
+        """Returns `rows` rows of a key and a number, computed as they are read."""
         return self.spark.range(0, rows, 1, 1).selectExpr(KEYS.format(groups=groups), "id AS v")
 
     def table(self, rows: int) -> DataFrame:
-        """So many rows in one file."""
+        """Returns `rows` rows that are read from one file."""
         return self._stored(f"rows_{rows}", self.made(rows))
 
     def files(self, files: int) -> DataFrame:
-        """So many files of a few rows."""
+        """Returns the rows of `files` files, a few in each."""
         made = self.spark.range(0, files * ROWS_OF_A_FILE, 1, files).selectExpr(*WIDE)
         return self._stored(f"files_{files}", made)
 
@@ -91,31 +91,31 @@ class Data:
         return self.spark.read.schema(made.schema).parquet(path.as_uri())
 
     def write(self, rows: DataFrame, **options: int) -> None:
-        """Into a new folder."""
+        """Writes rows into a new folder."""
         self._written += 1
         rows.write.options(**options).parquet((self._folder / f"written_{self._written}").as_uri())
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """What is run; `size` counts rows, or files."""
+    """A function to run at two sizes. A size counts rows, or files."""
 
     sizes: tuple[int, int]
     run: Callable[[Data, int], None]
 
     def scaled(self, scale: float) -> tuple[int, int]:
-        """The sizes times `scale`, two different ones at least."""
+        """Returns the sizes multiplied by `scale`; they always differ."""
         small = max(1, round(self.sizes[0] * scale))
         return small, max(small + 1, round(self.sizes[1] * scale))
 
 
 def _read(rows: DataFrame) -> None:
-    """Computes all rows and all columns of them."""
+    """Computes all columns of all rows."""
     rows.write.format("noop").mode("overwrite").save()
 
 
 def _summed(rows: DataFrame) -> None:
-    """The same in one row, so that nothing is made of rows that are only counted on."""
+    """Computes the sum of each column, so that no output rows are made."""
     _read(rows.selectExpr(*(f"sum(`{c}`)" for c in rows.columns)))
 
 
@@ -154,7 +154,7 @@ def _join(data: Data, rows: int) -> None:
 
 
 def _ordered(data: Data, rows: int) -> None:
-    """As the base of a state is written."""
+    """Writes rows as the base of a state is written."""
     data.write(data.made(rows).sortWithinPartitions("price"), **{"parquet.page.row.count.limit": PAGE_ROWS})
 
 
@@ -163,7 +163,7 @@ def _step(data: Data, rows: int) -> None:
 
 
 def _exchanges(data: Data, rows: int) -> None:
-    """A step with two more shuffles and two broadcasts."""
+    """Runs a step with two more shuffles and two broadcasts."""
     from pyspark.sql.functions import broadcast
 
     lines = data.spark.range(0, 7, 1, 1).selectExpr("CAST(id AS INT) AS line")

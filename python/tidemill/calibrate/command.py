@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
 ROUNDS = 5
 STEP_SETTINGS = {**PHYSICAL, "spark.sql.adaptive.enabled": "false", SHUFFLE_PARTITIONS: "2"}
-"""Those of a run's step over little data."""
+"""The settings of a run's step over little data."""
 NOISE = 0.15
-"""Of a value: if half of the rounds are further off, the machine was busy with other things."""
+"""A fraction of a value. If half of the rounds differ by more, the machine was busy with other things."""
 
 
 def calibrate(
     spark: SparkSession, output: Path, rounds: int = ROUNDS, scale: float = 1.0, say: Callable[[str], None] = print
 ) -> Mapping[str, Fitted]:
-    """Measures the constants of the default model and writes them to `output`, all at once or not at all.
+    """Measures the constants of the default model and writes them to `output`, all of them or none.
 
     Args:
-        rounds: how often each benchmark is measured, after once for warming up.
-        scale: the benchmarks' sizes are multiplied by it. Below 1 the constants are not good for anything.
-        say: where the lines for people go.
+        rounds: how often each benchmark is measured, after one round to warm up.
+        scale: multiplies the benchmarks' sizes. Below 1 the constants are of no use.
+        say: receives the lines for people.
 
     Raises:
-        OSError: `output` cannot be written. That is noticed before anything is measured.
+        OSError: `output` cannot be written. This is checked before anything is measured.
     """
     model = cost_model("default")
     assert isinstance(model, Calibrated)
@@ -67,7 +67,9 @@ def calibrate(
 
 
 def measured(spark: SparkSession, rounds: int, scale: float, say: Callable[[str], None]) -> Samples:
-    """CPU milliseconds of all benchmarks, round by round: what disturbs the machine for a while then disturbs all."""
+    """Returns the CPU milliseconds of all benchmarks. It measures round by round, so that other work on the machine
+    disturbs all benchmarks alike.
+    """
     session = spark.newSession()
     for name, value in STEP_SETTINGS.items():
         session.conf.set(name, value)
@@ -88,7 +90,7 @@ def measured(spark: SparkSession, rounds: int, scale: float, say: Callable[[str]
 
 
 def table(constants: Sequence[Constant], found: Mapping[str, Fitted]) -> Iterator[str]:
-    """The constants, a line each."""
+    """Yields the lines of a table of the constants."""
     yield _line("constant", "unit", "shipped", "measured", "+/-", "cost of")
     for c in constants:
         value = off = note = ""

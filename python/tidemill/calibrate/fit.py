@@ -1,4 +1,4 @@
-"""From measurements to constants; knows neither Spark nor what was run."""
+"""Computes constants from measurements; knows neither Spark nor the benchmarks."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from statistics import fmean, median
 Samples = Mapping[str, Mapping[int, Sequence[float]]]
 """Benchmark -> size -> CPU milliseconds, one for each round."""
 LEAST = 0.01
-"""Of the shipped value: below this share, what was measured is noise around nothing."""
+"""A fraction of the shipped value. A measurement below it counts as noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Where a constant comes from: what one more unit of size costs, above what it costs in another benchmark.
+    """Computes a constant: the cost of one more unit of size in a benchmark, minus that cost in another benchmark.
 
     Attributes:
-        benchmark, base: the two; without `base` nothing is taken off.
-        times: how often a unit of size spends the constant; of a fixed one, the benchmark.
-        fixed: the constant is in what is left of the benchmark's cost at size 0.
+        benchmark, base: the two benchmarks; without `base` nothing is subtracted.
+        times: how often the constant is spent for a unit of size or, if `fixed`, in the whole benchmark.
+        fixed: True if the constant is part of the benchmark's cost at size 0.
     """
 
     benchmark: str
@@ -37,8 +37,8 @@ class Fitted:
     """A constant as measured.
 
     Attributes:
-        off: half of the single rounds come to values that are at most so far from it.
-        lost: it was lost in the noise; the value is the least that the constant may have.
+        off: the median distance of the single rounds' values from it.
+        lost: True if it was lost in the noise; the value is then the least that the constant may have.
     """
 
     value: float
@@ -55,10 +55,10 @@ class FittedLine:
 
 
 def line(points: Iterable[tuple[float, float]]) -> FittedLine:
-    """The line of least squares through points (size, CPU milliseconds) of two sizes or more.
+    """Returns the line of least squares through points (size, CPU milliseconds) of two or more sizes.
 
     >>> line([(0, 5.0), (10, 7.0), (20, 9.0)])
-    Line(fixed=5.0, slope=0.2)
+    FittedLine(fixed=5.0, slope=0.2)
     """
     found = list(points)
     x, y = fmean(p[0] for p in found), fmean(p[1] for p in found)
@@ -67,7 +67,7 @@ def line(points: Iterable[tuple[float, float]]) -> FittedLine:
 
 
 def fitted(recipes: Mapping[str, Recipe], samples: Samples, shipped: Mapping[str, float]) -> dict[str, Fitted]:
-    """The constants of the recipes, each from the medians of the rounds."""
+    """Returns the constants of the recipes, each from the medians of the rounds."""
     found = {}
     for name, recipe in recipes.items():
         rounds = min(len(seen) for b in recipe.benchmarks for seen in samples[b].values())

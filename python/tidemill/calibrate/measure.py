@@ -1,7 +1,8 @@
-"""CPU time, jobs and wall time of plain Spark statements; CPU time as `cpu_ms` in SHOW REFRESHES defines it.
+"""Measures CPU time (as `cpu_ms` in SHOW REFRESHES), jobs and wall time of plain Spark statements.
 
-A refresh reports its own figures; this is for what it is compared with.  Read from the status store that the driver
-keeps for its UI (also with the UI off), after the listener bus has delivered all events.  One measurement at a time.
+A refresh reports its own figures; this module measures what they are compared with. The figures come from the status
+store that the driver keeps for its UI (also with the UI off), after the listener bus has delivered all events. Only one
+measurement can be under way at a time.
 """
 
 import time
@@ -15,7 +16,7 @@ NANOSECONDS = 1_000_000  # of a millisecond
 
 @dataclass(slots=True)
 class Measured:
-    """`cpu_ms`: executor CPU of all tasks, run and deserialise, retries too.  `wall_ms`: as the caller sees it."""
+    """`cpu_ms`: executor CPU of all tasks, to run and to deserialise, with retries. `wall_ms`: the caller's time."""
 
     cpu_ms: float = 0.0
     jobs: int = 0
@@ -23,7 +24,7 @@ class Measured:
 
 
 class Measure:
-    """`with Measure(spark) as measured: ...`; the figures are there once the block has ended."""
+    """`with Measure(spark) as measured: ...` fills `measured` when the block ends."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext._jsc.sc()
@@ -44,14 +45,14 @@ class Measure:
         self._measured.cpu_ms = sum(map(self._stage_cpu, stages)) / NANOSECONDS
 
     def _jobs(self) -> dict[int, list[int]]:
-        """Stage ids per job, of all jobs that the store still holds (the last 1,000)."""
+        """Returns the stage ids of each job that the store still holds (the last 1,000)."""
         self._context.listenerBus().waitUntilEmpty()
         jobs = self._context.statusStore().jobsList(None)
         found = (jobs.apply(i) for i in range(jobs.size()))
         return {job.jobId(): [int(n) for n in job.stageIds().mkString(" ").split()] for job in found}
 
     def _stage_cpu(self, stage: int) -> int:
-        """Nanoseconds of all attempts; a stage whose shuffle files were there already took none."""
+        """Returns the CPU nanoseconds of all attempts: 0 for a stage whose shuffle files were there already."""
         attempts = self._context.statusStore().stageData(stage, False, None, False, None)
         found = (attempts.apply(i) for i in range(attempts.size()))
         return sum(data.executorCpuTime() + data.executorDeserializeCpuTime() for data in found)

@@ -1,1 +1,1 @@
-"""How Tidemill meets a Spark: attaching to a driver, answering its calls, running as its planner process."""
+"""Connects Tidemill with Spark: attaches to a driver, answers its calls, runs as its planner process."""

@@ -1,4 +1,4 @@
-"""`tidemill.configure`: a PySpark session with everything set, whose planner is the driver's own Python process."""
+"""`tidemill.configure`: sets up a PySpark session whose planner is the driver's own Python process."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ CODE_CACHE_ENTRIES = "2000"
 
 
 def configure(builder: SparkSession.Builder, formats: Iterable[str] = ()) -> SparkSession.Builder:
-    """Add Tidemill to a session that is about to be built, and return the builder.
+    """Adds Tidemill to a session that is about to be built, and returns the builder.
 
-    What the builder or `spark-defaults.conf` already says about jars, packages and extensions is added to, never
-    replaced. `formats` names table formats whose packages Spark shall fetch from Maven: "delta". With a builder for a
-    Spark Connect server elsewhere (`sc://...`) nothing is done: the server's own settings count.
+    Jars, packages and extensions that the builder or `spark-defaults.conf` names are kept. `formats` names table
+    formats whose packages Spark fetches from Maven: "delta". A builder for a Spark Connect server elsewhere
+    (`sc://...`) is left alone, because the server's own settings count.
 
-    `getOrCreate` raises RuntimeError if a session that runs already was started without Tidemill.
+    `getOrCreate` raises RuntimeError if a session is already running that was started without Tidemill.
     """
     formats = set(formats)
     if unknown := formats - {"delta"}:
@@ -50,7 +50,7 @@ def configure(builder: SparkSession.Builder, formats: Iterable[str] = ()) -> Spa
 
 
 def attach(session: SparkSession) -> None:
-    """Make this Python process the planner of the session's JVM; once per JVM, further calls change nothing."""
+    """Makes this Python process the planner of the session's JVM. Further calls for the same JVM change nothing."""
     from py4j.java_gateway import JavaClass
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
@@ -83,7 +83,7 @@ def attach(session: SparkSession) -> None:
 
 
 def _start_callbacks(gateway: Any) -> None:
-    """Starts PySpark's callback server, and lets in only who brings a token: any local process might connect."""
+    """Starts PySpark's callback server, which asks for a token: any local process could connect otherwise."""
     from py4j.java_gateway import JavaClass, JavaObject
     from pyspark.java_gateway import ensure_callback_server_started
 
@@ -120,27 +120,27 @@ def _configure_delta(builder: SparkSession.Builder) -> None:
 
 
 def _append(builder: SparkSession.Builder, key: str, value: str) -> None:
-    """Add to a setting that is a comma-separated list."""
+    """Adds to a setting that is a comma-separated list."""
     values = [part.strip() for part in _present(builder, key).split(",") if part.strip()]
     if value not in values:
         builder.config(key, ",".join([*values, value]))
 
 
 def _present(builder: SparkSession.Builder, key: str) -> str:
-    """What the setting is without us: the builder's, or the default that setting it in the builder would hide."""
+    """Returns the present value of a setting: the builder's, else the default that the builder's would hide."""
     options: dict[str, Any] = builder._options
     return str(options[key]) if key in options else _defaults().get(key, "")
 
 
 def _remote(builder: SparkSession.Builder) -> str:
-    """The Spark Connect server that the builder leads to; empty for a classic session."""
+    """Returns the Spark Connect server that the builder leads to; empty for a classic session."""
     remote = builder._options.get("spark.remote") or os.environ.get("SPARK_REMOTE") or ""
     mode = builder._options.get("spark.api.mode") or os.environ.get("SPARK_API_MODE") or "classic"
     return str(remote) or ("local" if mode == "connect" else "")
 
 
 def _defaults() -> dict[str, str]:
-    """The settings that a session starts from: the running JVM's, else those of `spark-defaults.conf`."""
+    """Returns the settings that a session starts from: the running JVM's, else those of `spark-defaults.conf`."""
     from pyspark import SparkConf, SparkContext
 
     if "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None:

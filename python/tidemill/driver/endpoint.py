@@ -1,4 +1,4 @@
-"""The planner's end of the bridge: what the JVM calls when it meets one of Tidemill's statements."""
+"""The planner's end of the bridge, which the JVM calls for each of Tidemill's statements."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LOG = logging.getLogger("tidemill")
 
 
 class Endpoint:
-    """Implements the Scala trait `tidemill.spark.PlannerEndpoint`; called by py4j, from several threads at once.
+    """Implements the Scala trait `tidemill.spark.PlannerEndpoint`. py4j calls it from several threads at once.
 
-    `log` says, within an error, where tracebacks go.
+    `log` tells readers of an error where tracebacks go.
     """
 
     def __init__(self, client: GatewayClient, log: str) -> None:
@@ -28,7 +28,7 @@ class Endpoint:
         self.interrupts = Interrupts()
 
     def call(self, session: JavaObject, method: str, request: str) -> str:
-        """One call of the JVM; every exception becomes an answer, since py4j would carry only its text."""
+        """Answers one call of the JVM. An exception becomes an answer, since py4j would carry only its text."""
         with self.interrupts.during(lambda: session.sparkContext().cancelAllJobs()) as interrupted:
             jvm = Jvm(self._client, session, interrupted)
             return json.dumps(self._answer(jvm, method, json.loads(request)))
@@ -63,6 +63,6 @@ class Endpoint:
         return execute(jvm, statement, sql)
 
     class Java:
-        """Read by py4j: the interface that this class implements."""
+        """Tells py4j the interface that this class implements."""
 
         implements = ("tidemill.spark.PlannerEndpoint",)

@@ -1,10 +1,10 @@
-"""Ctrl-C while one of Tidemill's statements runs, in a PySpark driver or in a shell whose planner is another process.
+"""Handles Ctrl-C during one of Tidemill's statements: in a PySpark driver, or in a shell with a planner process.
 
-Such a shell cancels its jobs itself, and the planner only has to begin no other one. In a driver, PySpark's own handler
-cancels all jobs over the main thread's connection to the JVM, and raises KeyboardInterrupt there. While that connection
-waits for a statement, the handler's call would wait too, and read the statement's answer as its own; the exception
-would leave answers that nobody reads. So the jobs are cancelled from another thread, and the cancelled job, or the
-refusal to begin another, ends the statement in good order with Spark's error.
+Such a shell cancels its jobs itself, and the planner only has to begin no other job. In a driver, PySpark's own handler
+cancels all jobs over the main thread's connection to the JVM, and raises KeyboardInterrupt in that thread. While that
+connection waits for a statement, the handler's call would wait too, and read the statement's answer as its own. The
+exception would leave answers that nobody reads. So another thread cancels the jobs. The cancelled job, or the refusal
+to begin another, then ends the statement with Spark's error.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from py4j.clientserver import ClientServerConnection
 
 
 class Interrupts:
-    """The calls under way, each with what ends its jobs; hears Ctrl-C once it is installed.
+    """The calls under way, each with a function that cancels its jobs. Handles Ctrl-C once it is installed.
 
-    `grace`: seconds by which the end of a call is put off in which Ctrl-C was pressed. A shell hears it by itself, and
-    ends if its statement has ended by then.
+    `grace`: seconds by which the end of an interrupted call is delayed. A shell handles the same Ctrl-C by itself, and
+    would exit if its statement had ended by then.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Interrupts:
 
     @contextmanager
     def during(self, cancel: Callable[[], object]) -> Iterator[Callable[[], bool]]:
-        """For the length of a call: gives whether Ctrl-C was pressed since it began."""
+        """Registers a call for the length of the block; yields a function that is True once Ctrl-C was pressed."""
         pressed = threading.Event()
         self._calls[pressed] = cancel
         try:
@@ -44,12 +44,12 @@ class Interrupts:
                 time.sleep(self.grace)
 
     def press(self) -> None:
-        """Tells the calls under way."""
+        """Interrupts the calls under way."""
         for pressed in dict(self._calls):
             pressed.set()
 
     def install(self) -> None:
-        """Hears Ctrl-C before whoever hears it now; only in the main thread, and only where it is not ignored."""
+        """Handles Ctrl-C before the present handler does; only in the main thread, and only if it is not ignored."""
         before = signal.getsignal(signal.SIGINT)
         if threading.current_thread() is threading.main_thread() and callable(before) and before != self._pressed:
             self._before = before

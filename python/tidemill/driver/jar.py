@@ -1,4 +1,4 @@
-"""Where the jar is that belongs to this package."""
+"""Finds the jar that belongs to this package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SCALA = "2.13"
 
 
 def jar_path() -> Path:
-    """The jar for the installed PySpark; FileNotFoundError if this package brings none for it."""
+    """Returns the path of the jar for the installed PySpark. Raises FileNotFoundError if this package has none."""
     import pyspark
 
     minor = ".".join(pyspark.__version__.split(".")[:2])

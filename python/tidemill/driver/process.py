@@ -1,7 +1,7 @@
-"""The planner as a process of its own, started by a JVM that no Python driver stands behind (spark-sql, servers).
+"""Runs the planner as a process of its own, started by a JVM without a Python driver (spark-sql, servers).
 
-Started as `python -m tidemill.driver.process`. The JVM's port and token come in the environment, nowhere else. All
-output goes to Spark's log. It ends when its standard input does.
+The command is `python -m tidemill.driver.process`. The JVM's port and token come in the environment, nowhere else. All
+output goes to Spark's log. The process ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tidemill.driver.endpoint import Endpoint
 from tidemill.version import __version__
 
 GRACE = 0.5
-"""Seconds within which a shell surely hears a Ctrl-C that its planner has heard."""
+"""Seconds within which a shell surely handles a Ctrl-C that its planner has received."""
 
 
 def main(endpoint: type[Endpoint] = Endpoint) -> None:
-    """Attach to the JVM and serve until it goes away."""
+    """Attaches to the JVM and serves until it goes away."""
     port = int(os.environ.pop("TIDEMILL_GATEWAY_PORT"))
     token = os.environ.pop("TIDEMILL_GATEWAY_TOKEN")
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
@@ -33,8 +33,8 @@ def main(endpoint: type[Endpoint] = Endpoint) -> None:
     java = gateway.java_gateway_server
     java.resetCallbackClient(java.getCallbackClient().getAddress(), gateway.get_callback_server().get_listening_port())
     planner = endpoint(gateway._gateway_client, "that of the Spark driver")
-    # The terminal sends Ctrl-C to the whole group. The shell cancels its jobs and lives on; so does the planner, which
-    # begins nothing more for the statement, and lets the shell hear of it first.
+    # The terminal sends Ctrl-C to the whole group. The shell cancels its jobs and lives on. So does the planner: it
+    # begins nothing more for the statement, and ends the call only after the shell has handled Ctrl-C.
     planner.interrupts.grace = GRACE
     signal.signal(signal.SIGINT, lambda *_: planner.interrupts.press())
     gateway.entry_point.attach(planner, __version__)

@@ -1,1 +1,1 @@
-"""A statement from its value to its rows; each folder is one stage of that."""
+"""Executes statements, from their values to their rows; each folder is one stage of that."""

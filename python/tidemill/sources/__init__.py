@@ -1,5 +1,5 @@
-"""Sources of views: how far they have got, and what is known of their changes."""
+"""Sources of views: their present positions and their changes."""
 
-from tidemill.sources.registry import Pinned, describe_position, pin, tells_changes
+from tidemill.sources.adapters import Pinned, describe_position, pin, tells_changes
 
 __all__ = ["Pinned", "describe_position", "pin", "tells_changes"]

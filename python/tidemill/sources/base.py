@@ -1,4 +1,4 @@
-"""What an adapter of a kind of source answers.  Adapters only look at positions: all reading is done by the JVM."""
+"""The interface of the adapters, one for each kind of source. They only look at positions; the JVM does all reading."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tidemill.plan.change import SourceChange
 Source = Mapping[str, Any]
 """A source entry of the query document."""
 Position = Any
-"""JSON; None: the source has no positions."""
+"""A position as JSON; None: the source has no positions."""
 Summary = Mapping[str, Any]
-"""What the JVM's metadata tells of the changes between two positions: see `ViewSource.summary` in the bridge."""
+"""The changes between two positions according to the JVM's metadata: see `ViewSource.summary` in the bridge."""
 
 SOURCE_REWRITTEN = "SOURCE_REWRITTEN"
 SOURCE_REPLACED = "SOURCE_REPLACED"
@@ -24,37 +24,40 @@ class Adapter(Protocol):
     """One kind of source."""
 
     tells_changes: bool
-    """Whether runs can be incremental over it (SOURCE_WITHOUT_CHANGES under REFRESH POLICY INCREMENTAL if not)."""
+    """True if runs over it can be incremental. If not, REFRESH POLICY INCREMENTAL gives SOURCE_WITHOUT_CHANGES."""
 
     def size(self, source: Source, position: Position) -> tuple[float | None, float | None]:
-        """Rows and bytes of the snapshot at the position; None where unknown."""
+        """Returns rows and bytes of the snapshot at the position; None where unknown."""
         ...
 
     def rows(self, position: Position) -> int | None:
-        """Exactly how many rows the snapshot at the position has, where the source's own log counts them."""
+        """Returns the exact number of rows of the snapshot at the position; None if the source's log has no counts."""
         ...
 
     def change(self, source: Source, old: Position, new: Position, summary: Summary | None) -> SourceChange:
-        """What happened from `old` to `new`.  Without an old position: everything is new and nothing can be told."""
+        """Returns the change from `old` to `new`. Without an old position all is new and the change is unknown."""
         ...
 
     def disturbed(self, source: Source, read: Position, now: Position) -> str | None:
-        """Why what a run has read may not be the source at the position `read`, the source being at `now` after the
-        run; None if it is.  What is gone is no reason: whoever read it has it, others have failed."""
+        """Returns why a run may have read something else than the source at the position `read`; None if it did not.
+
+        `now`: the source's position after the run. Files that are gone are no reason: a run that read them has their
+        rows, and a run that did not has failed.
+        """
         ...
 
     def warnings(self, source: Source, period: float | None) -> Iterator[str]:
-        """What can be foreseen of a source that misbehaves.
+        """Yields a warning for each foreseeable reason why runs over the source will be full, or fail.
 
         `period`: seconds that may lie between two runs; None if no clock fires them.
         """
         ...
 
     def text(self, position: Position) -> str:
-        """The position for the column `positions` of SHOW REFRESHES."""
+        """Returns the position for the column `positions` of SHOW REFRESHES."""
         ...
 
 
 def size_known(source: Source) -> tuple[float | None, float | None]:
-    """Rows and bytes as the catalog or the table's metadata gave them at analysis."""
+    """Returns rows and bytes as the catalog or the table's metadata gave them at analysis."""
     return source.get("rows"), source.get("bytes")

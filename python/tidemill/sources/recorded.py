@@ -1,4 +1,4 @@
-"""What sources with numbered versions have in common: the JVM's summary of the changes becomes a SourceChange."""
+"""The common part of sources with numbered versions: it turns the JVM's summary of the changes into a SourceChange."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidemill.sources.base import HISTORY_GONE, Position, Source, Summary, size_
 
 
 class RecordedSource:
-    """A source whose own log tells what changed between two numbers, `number` being their name in a position."""
+    """A source whose own log tells the changes between two numbers; `number` is the field of a position with them."""
 
     tells_changes = True
     number: str
@@ -27,7 +27,7 @@ class RecordedSource:
         return position.get("rows") if position else None
 
     def expects_direct(self, source: Source) -> bool:
-        """Whether its changes are expected to be direct (SourceChange) while none is known."""
+        """Returns True if its changes are expected to be direct (see `SourceChange`) while none is known."""
         return True
 
     def change(self, source: Source, old: Position, new: Position, summary: Summary | None) -> SourceChange:

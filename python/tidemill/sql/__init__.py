@@ -1,1 +1,1 @@
-"""Statements of Tidemill: from text to values and back."""
+"""Parses Tidemill's statements into values, and renders values as text."""

@@ -1,6 +1,6 @@
-"""Statements and their parts in JSON, which comes back as the same value.
+"""Converts statements and their parts to JSON, and back to the same value.
 
-Every object of their classes is {"kind": ..., field: ...}, and a tuple is a list.
+An object of their classes is {"kind": ..., field: ...}; a tuple is a list.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ _CLASSES: Mapping[str, type[Any]] = {cls.kind: cls for cls in (*_STATEMENTS, *_P
 
 
 def to_json(statement: Statement | Action | Point | Expectation | WorkBound) -> dict[str, Any]:
-    """The JSON object of a statement or of one of its parts."""
+    """Returns the JSON object of a statement or of one of its parts."""
     encoded: dict[str, Any] = _encode(statement)
     return encoded
 
 
 def from_json(document: Mapping[str, Any]) -> Statement:
-    """The statement of a JSON object; ValueError if it is none."""
+    """Returns the statement of a JSON object. Raises ValueError if it is no statement."""
     statement = _decode(document)
     if not isinstance(statement, _STATEMENTS):
         raise ValueError(f"not a statement: {document.get('kind')!r}")
@@ -90,7 +90,7 @@ def from_json(document: Mapping[str, Any]) -> Statement:
 
 
 def action_from_json(document: Mapping[str, Any]) -> Action:
-    """The action of an ALTER statement; ValueError if it is none."""
+    """Returns the action of a JSON object. Raises ValueError if it is no action of ALTER."""
     action: Action = _decode(document)
     if not isinstance(action, _ACTIONS):
         raise ValueError(f"not an action of ALTER: {document.get('kind')!r}")

@@ -1,4 +1,4 @@
-"""A reader over the tokens of one statement, for recursive descent; every refusal points at its place in the text."""
+"""A reader over the tokens of one statement, for recursive descent. Each error points at its place in the text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "REDUCE", "
 
 
 class Cursor:
-    """Keywords are given in upper case and matched in any case; symbols are given as they are."""
+    """Reads the tokens. Keywords are given in upper case and matched in any case; symbols are given as they are."""
 
     def __init__(self, sql: str) -> None:
         self.sql = sql
@@ -33,11 +33,11 @@ class Cursor:
     # Looking ahead
 
     def peek(self, ahead: int = 0) -> Token:
-        """The token `ahead` places behind the next one; the `end` token from there on."""
+        """Returns the token `ahead` places behind the next one; at the end of the text, the `end` token."""
         return self._tokens[min(self._next + ahead, len(self._tokens) - 1)]
 
     def at(self, *words: str, ahead: int = 0) -> bool:
-        """Whether the next tokens are these keywords or symbols."""
+        """Returns True if the next tokens are these keywords or symbols."""
         return all(_is(self.peek(ahead + index), word) for index, word in enumerate(words))
 
     def at_end(self) -> bool:
@@ -49,16 +49,16 @@ class Cursor:
     # Places
 
     def here(self) -> TextRange:
-        """The range of the next token."""
+        """Returns the range of the next token."""
         token = self.peek()
         return token.start, token.stop
 
     def since(self, start: int) -> TextRange:
-        """The range from `start` to the end of what was read last."""
+        """Returns the range from `start` to the end of the token that was read last."""
         return start, max(start, self._tokens[self._next - 1].stop if self._next else 0)
 
     def mark(self, clause: str, span: TextRange) -> None:
-        """Note that a clause was given, for the decision whether this version supports it."""
+        """Notes that a clause was given; `not_yet` then checks whether this version supports it."""
         self.clauses.append((clause, span))
 
     # Reading
@@ -71,7 +71,7 @@ class Cursor:
         return token
 
     def take(self, *words: str) -> bool:
-        """Read these words if they come next, all or none."""
+        """Reads these words if all of them come next. Returns True if it did."""
         if not self.at(*words):
             return False
         self._next += len(words)
@@ -83,14 +83,14 @@ class Cursor:
                 raise self.error(f"missing '{word}'")
 
     def choose(self, *words: W) -> W:
-        """Read one of these words and return it."""
+        """Reads one of these words and returns it."""
         for word in words:
             if self.take(word):
                 return word
         raise self.error("expected " + " or ".join(words))
 
     def name(self) -> str:
-        """One part of a name."""
+        """Reads one part of a name."""
         token = self.peek()
         if token.kind == "quoted":
             self.skip()
@@ -112,14 +112,14 @@ class Cursor:
         return self.sql[first.start : stop], stop
 
     def names(self) -> tuple[str, ...]:
-        """A name of one or more parts."""
+        """Reads a name of one or more parts."""
         parts = [self.name()]
         while self.take("."):
             parts.append(self.name())
         return tuple(parts)
 
     def string(self) -> str:
-        """A string; literals that follow each other make one string, as in Spark."""
+        """Reads a string. Adjacent literals make one string, as in Spark."""
         if self.peek().kind != "string":
             raise self.error("expected a string")
         values = []
@@ -128,7 +128,7 @@ class Cursor:
         return "".join(values)
 
     def integer(self) -> int:
-        """An integer without sign, of at most 18 digits."""
+        """Reads an integer without sign, of at most 18 digits."""
         if not _INTEGER.fullmatch(self.peek().text):
             raise self.error("expected an integer of at most 18 digits")
         return int(self.skip().text)
@@ -137,20 +137,20 @@ class Cursor:
         return -self.integer() if self.take("-") else self.integer()
 
     def number(self) -> float:
-        """A finite number with an optional minus: what is out of range is for the clause to refuse by name."""
+        """Reads a finite number with an optional minus. The clause itself refuses a number that is out of range."""
         sign = -1.0 if self.take("-") else 1.0
         if not _FLOAT.fullmatch(self.peek().text) or not math.isfinite(float(self.peek().text)):
             raise self.error("expected a number")
         return sign * float(self.skip().text)
 
     def decimal_text(self) -> str:
-        """An integer or decimal as it is written, as Spark keeps property values."""
+        """Reads an integer or decimal and returns its text, as Spark keeps property values."""
         if not _DECIMAL.fullmatch(self.peek().text):
             raise self.error("expected a string, a number, TRUE or FALSE")
         return self.skip().text
 
     def listed(self, read: Callable[[], T]) -> tuple[T, ...]:
-        """`( item [, ...] )`"""
+        """Reads `( item [, ...] )`."""
         self.expect("(")
         items = [read()]
         while self.take(","):
@@ -159,7 +159,7 @@ class Cursor:
         return tuple(items)
 
     def parenthesised(self) -> TextRange:
-        """The range between a parenthesis and the one that closes it, read over."""
+        """Skips a parenthesised text. Returns the range between the parentheses."""
         self.expect("(")
         start, stop, depth = self.peek().start, self.peek().start, 1
         while True:
@@ -175,7 +175,7 @@ class Cursor:
             stop = token.stop
 
     def query(self) -> TextRange:
-        """The range of a query that takes the rest of the statement; its text is for Spark to parse."""
+        """Skips a query that takes the rest of the statement. Returns its range; Spark parses its text."""
         if not any(self.at(word) for word in _QUERY_STARTS):
             raise self.error("expected a query")
         start = self.peek().start
@@ -183,12 +183,12 @@ class Cursor:
         return self.since(start)
 
     def end(self) -> None:
-        """Refuse anything more."""
+        """Refuses further tokens."""
         if not self.at_end():
             raise self.error("expected the end of the statement")
 
     def error(self, hint: str = "") -> TidemillError:
-        """Spark's syntax error at the next token, to be raised."""
+        """Returns Spark's syntax error at the next token, for the caller to raise."""
         token = self.peek()
         if token.kind == "unclosed":
             return TidemillError("UNCLOSED_BRACKETED_COMMENT", {}, (token.start, token.stop))

@@ -1,4 +1,4 @@
-"""What this version parses but does not support: one row per clause. Supporting a clause means deleting its row.
+"""The clauses that this version parses but does not support, one row each. To support a clause, delete its row.
 
 A clause is looked up by the name that its reader gave to `Cursor.mark`.
 """
@@ -30,16 +30,16 @@ NOT_YET: Mapping[str, str] = {
 
 
 def check(clauses: Sequence[tuple[str, TextRange]]) -> None:
-    """Raise TIDEMILL_NOT_YET for the first given clause that this version does not support."""
+    """Raises TIDEMILL_NOT_YET for the first of the clauses that this version does not support."""
     for clause, span in sorted(clauses, key=lambda given: given[1]):
         if clause in NOT_YET:
             raise TidemillError("TIDEMILL_NOT_YET", {"clause": clause, "detail": NOT_YET[clause]}, span)
 
 
 def not_in_effect(statement: Create) -> tuple[tuple[str, str], ...]:
-    """Clause and explanation of what is accepted and kept, but decides nothing.
+    """Returns the clauses that are accepted and stored but have no effect yet, each with an explanation.
 
-    CREATE gives each as a warning, and DESCRIBE shows it as `not in effect`.
+    CREATE gives a warning for each, and DESCRIBE shows it as `not in effect`.
     """
     found: list[tuple[str, str]] = []
     if any(isinstance(point.trigger, AtTime) for point in statement.schedule):

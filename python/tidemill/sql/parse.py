@@ -1,4 +1,4 @@
-"""The front door: the text of a statement becomes its value, the columns of its answer and the place of its query."""
+"""Parses the text of a statement into its value, the columns of its answer and the range of its query."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from tidemill.errors import TidemillError, utf16_offset
 from tidemill.sql import not_yet
+from tidemill.sql.answers import AnswerColumns, columns_of
+from tidemill.sql.clauses import FORMATS, UNKNOWN_FORMAT, read_create
 from tidemill.sql.codec import to_json
-from tidemill.sql.columns import AnswerColumns, columns_of
-from tidemill.sql.create import FORMATS, UNKNOWN_FORMAT, read_create
 from tidemill.sql.cursor import Cursor, TextRange
 from tidemill.sql.statements import Statement
 from tidemill.sql.verbs import (
@@ -38,13 +38,13 @@ class Parsed:
     query: TextRange | None
 
     def to_json(self, sql: str) -> dict[str, Any]:
-        """The planner endpoint's answer to `parse`; `sql` is the text, to count in the JVM's characters (UTF-16)."""
+        """Returns the planner endpoint's answer to `parse`. `sql` is the text: the JVM counts UTF-16 characters."""
         query = [utf16_offset(sql, offset) for offset in self.query] if self.query is not None else None
         return {"statement": to_json(self.statement), "columns": self.columns, "query": query}
 
 
 def parse(sql: str) -> Parsed:
-    """Read one statement that this version supports; every refusal is a TidemillError that points into `sql`."""
+    """Reads one statement that this version supports. Raises TidemillError, which points into `sql`, for any other."""
     statement, query, clauses = read(sql)
     for clause, (start, stop) in clauses:
         if clause == UNKNOWN_FORMAT:
@@ -57,7 +57,7 @@ def parse(sql: str) -> Parsed:
 
 
 def read(sql: str) -> tuple[Statement, TextRange | None, list[tuple[str, TextRange]]]:
-    """The statement, the range of its query and the clauses to be checked against `not_yet`: all of Tidemill's SQL."""
+    """Reads any statement of Tidemill's SQL. Returns it, the range of its query, and the clauses for `not_yet`."""
     cursor = Cursor(sql)
     for word, reader in _READERS.items():
         if cursor.at(word):

@@ -1,4 +1,4 @@
-"""The text of CREATE INCREMENTAL VIEW from its statement: parsing it gives the same statement again."""
+"""Renders a CREATE INCREMENTAL VIEW statement as text. Parsing that text gives the same statement again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b
 
 
 def create_text(statement: Create) -> str:
-    """One clause per line; defaults are left out, the query stands as it was written."""
+    """Returns the text of a statement, one clause per line. Defaults are left out; the query stays as written."""
     head = "CREATE OR REPLACE" if statement.or_replace else "CREATE"
     head += " INCREMENTAL VIEW " + ("IF NOT EXISTS " if statement.if_not_exists else "") + name_text(statement.name)
     if statement.columns:
@@ -39,7 +39,7 @@ def _clauses(statement: Create) -> Iterable[str]:
     if statement.comment is not None:
         yield f"COMMENT {string_text(statement.comment)}"
     if statement.format is not None:
-        # One quoted part: a class name with dots comes back the same.
+        # One quoted part, so that a class name with dots is read back as one name.
         yield f"USING {name_text((statement.format,))}"
     if statement.partitioned_by:
         yield f"PARTITIONED BY ({_names(statement.partitioned_by)})"
@@ -62,7 +62,7 @@ def _clauses(statement: Create) -> Iterable[str]:
 
 
 def schedule_text(points: Iterable[Point]) -> str:
-    """What stands between the parentheses of SCHEDULE."""
+    """Returns the text between the parentheses of SCHEDULE."""
     return ", ".join(_point(point) for point in points)
 
 
@@ -72,7 +72,7 @@ def _point(point: Point) -> str:
 
 
 def trigger_text(trigger: Trigger) -> str:
-    """A trigger as SCHEDULE takes it."""
+    """Returns a trigger as SCHEDULE takes it."""
     match trigger:
         case OnDemand():
             return "ON DEMAND"
@@ -91,7 +91,7 @@ def trigger_text(trigger: Trigger) -> str:
 
 
 def expect_text(expectations: Iterable[Expectation]) -> str:
-    """What stands between the parentheses of EXPECT."""
+    """Returns the text between the parentheses of EXPECT."""
     return ", ".join(map(_expectation, expectations))
 
 
@@ -127,7 +127,7 @@ def _names(names: Iterable[str]) -> str:
 
 
 def name_text(name: Name) -> str:
-    """A name of one or more parts, quoted where it must be.
+    """Returns the text of a name of one or more parts, quoted where it must be.
 
     >>> name_text(("db", "my view"))
     'db.`my view`'
@@ -136,7 +136,7 @@ def name_text(name: Name) -> str:
 
 
 def string_text(value: str) -> str:
-    r"""A string literal with this value; what looks like a variable is hidden from Spark's substitution.
+    r"""Returns a string literal with this value. Text that looks like a variable is escaped from Spark's substitution.
 
     >>> print(string_text("it's 100\\%"), string_text("${x}"))
     'it\'s 100\\%' '\u0024{x}'
@@ -145,7 +145,7 @@ def string_text(value: str) -> str:
 
 
 def number_text(value: float) -> str:
-    """The shortest text that reads back as this number.
+    """Returns the shortest text that reads back as this number.
 
     >>> number_text(0.25), number_text(3.0)
     ('0.25', '3')

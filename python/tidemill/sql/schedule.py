@@ -1,4 +1,4 @@
-"""`SCHEDULE ( trigger [, ...] )`: reading it, and the rules that hold between its points."""
+"""Reads `SCHEDULE ( trigger [, ...] )`, and checks the rules that hold between its points."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CRON_FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
 
 
 def read_schedule(cursor: Cursor) -> tuple[Point, ...]:
-    """The points between the parentheses behind SCHEDULE, checked."""
+    """Reads the points between the parentheses behind SCHEDULE, and checks them."""
     spans: list[TextRange] = []
 
     def read() -> Point:
@@ -45,7 +45,7 @@ def read_schedule(cursor: Cursor) -> tuple[Point, ...]:
 
 
 def check_schedule(points: Sequence[Point], spans: Sequence[TextRange] = ()) -> None:
-    """Raise TIDEMILL_INVALID_SCHEDULE for points that do not make a schedule; `spans`: their places in the text."""
+    """Raises TIDEMILL_INVALID_SCHEDULE for points that do not make a schedule. `spans`: their ranges in the text."""
 
     def refuse(index: int, reason: str) -> None:
         raise _invalid(reason, spans[index] if index < len(spans) else None)
@@ -72,7 +72,7 @@ def check_schedule(points: Sequence[Point], spans: Sequence[TextRange] = ()) -> 
 
 
 def clock(second: int) -> str:
-    """The text of a time of day as AT takes it.
+    """Returns the text of a time of day as AT takes it.
 
     >>> clock(50400), clock(86400), clock(3661)
     ('14:00', '24:00', '01:01:01')
@@ -82,7 +82,7 @@ def clock(second: int) -> str:
 
 
 def second_of_day(text: str) -> int:
-    """The second of the day of 'HH:MM[:SS]'; ValueError with the reason if it is none.
+    """Returns the second of the day of 'HH:MM[:SS]'. Raises ValueError with the reason for other text.
 
     >>> second_of_day("24:00")
     86400
@@ -166,7 +166,7 @@ def _on_change(cursor: Cursor) -> OnChange:
     tables = []
     if cursor.take("OF"):
         tables.append(cursor.names())
-        # The comma also parts the points of the schedule.
+        # A comma also separates the points of the schedule.
         while cursor.at(",") and not _trigger_follows(cursor, 1):
             cursor.skip()
             tables.append(cursor.names())
@@ -188,7 +188,7 @@ def _trigger_follows(cursor: Cursor, ahead: int) -> bool:
 
 
 def longest_gap(points: Sequence[Point]) -> float | None:
-    """Seconds that may lie between two runs with output where only the clock fires them; None if it fires none."""
+    """Returns the longest time in seconds between two runs with output that the clock fires; None if it fires none."""
     due = [point.trigger for point in points if point.output]
     times = sorted({t.second % DAY for t in due if isinstance(t, AtTime)})
     gaps = [max(b - a for a, b in pairwise([*times, times[0] + DAY]))] if times else []
@@ -197,7 +197,7 @@ def longest_gap(points: Sequence[Point]) -> float | None:
 
 
 def _wrong(trigger: Trigger) -> str | None:
-    """Why a trigger can never fire as written."""
+    """Returns why a trigger can never fire as written; None if it can."""
     match trigger:
         case AtTime(second) if not 0 <= second <= DAY:
             return f"second {second} is not within a day"

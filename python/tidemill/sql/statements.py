@@ -1,6 +1,6 @@
-"""The statements of Tidemill as frozen values; `codec` has their JSON form.
+"""The statements of Tidemill as frozen values. `codec` has their JSON form.
 
-A name is the tuple of its parts as written, not yet qualified. Text of queries is kept as written.
+A name is the tuple of its parts as written, not yet qualified. The text of a query is kept as written.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OnChange:
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """Every day, `second` seconds after midnight: 0 to 86400, which ends the day."""
+    """Fires every day, `second` seconds after midnight: 0 to 86400, which ends the day."""
 
     kind: ClassVar[str] = "at"
     second: int
@@ -40,7 +40,7 @@ class AtTime:
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """`unit` is `SECONDS`, `MINUTES`, `HOURS` or `DAYS`."""
+    """Fires at an interval. `unit` is `SECONDS`, `MINUTES`, `HOURS` or `DAYS`."""
 
     kind: ClassVar[str] = "every"
     count: int
@@ -49,7 +49,7 @@ class Every:
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """Five fields as in Unix cron; `zone` None is the session's time zone."""
+    """Fires as five fields of Unix cron say; `zone` None is the session's time zone."""
 
     kind: ClassVar[str] = "cron"
     expression: str
@@ -58,7 +58,7 @@ class Cron:
 
 @dataclass(frozen=True, slots=True)
 class AtProgress:
-    """When `percent` (0 < percent <= 100) of the cycle's expected rows have arrived."""
+    """Fires when `percent` (0 < percent <= 100) of the cycle's expected rows have arrived."""
 
     kind: ClassVar[str] = "at_progress"
     percent: float
@@ -128,7 +128,7 @@ class Iterate:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """`format` None is the default (parquet); `query` is the text behind AS; `work` bounds FINAL or TOTAL WORK."""
+    """`format`: None is the default (parquet). `query`: the text behind AS. `work`: bounds FINAL or TOTAL WORK."""
 
     kind: ClassVar[str] = "create"
     name: Name
@@ -244,7 +244,7 @@ class SetStateBudget:
 
 @dataclass(frozen=True, slots=True)
 class SetExpect:
-    """`run`: the view's last when this was said, which the runtime fills in."""
+    """`run`: the view's last run when EXPECT was given, which the runtime fills in."""
 
     kind: ClassVar[str] = "set_expect"
     expect: tuple[Expectation, ...]
@@ -300,9 +300,9 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """What a CREATE says otherwise that found the view lying there: its query, and where names are looked up now.
+    """The changes by a CREATE that attached an existing view: the text of its query, and where names are looked up now.
 
-    No clause of ALTER says it. `query_columns`: as `Definition` has them. `expect`: EXPECT as it was, for that place.
+    No clause of ALTER makes it. `query_columns`: as in `Definition`. `expect`: the old EXPECT, as seen from there.
     """
 
     kind: ClassVar[str] = "attached"

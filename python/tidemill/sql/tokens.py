@@ -1,8 +1,8 @@
-"""Spark's lexical rules on sqlparse's lexer: the tokens of a text, each with its place in the text.
+"""Splits a text into tokens with their places, by Spark's lexical rules on sqlparse's lexer.
 
 The token table is Spark's (`SqlBaseLexer.g4`, 4.2), not sqlparse's own: sqlparse would join `IF NOT EXISTS` or
-`AT TIME ZONE '...'` into one token and read backslashes in strings otherwise. Bracketed comments nest in Spark but not
-in sqlparse, so they are cut out first. Offsets are found by adding the lengths of all tokens; nothing is skipped.
+`AT TIME ZONE '...'` into one token, and read backslashes in strings differently. Bracketed comments nest in Spark but
+not in sqlparse, so they are cut out first. Offsets are the sums of the lengths of all tokens; nothing is skipped.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _LEXER.set_SQL_REGEX(_TABLE)  # type: ignore[no-untyped-call]
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of the text from `start` to before `stop` (code points). Kind `quoted` is a back-quoted name."""
+    """The text from `start` to before `stop` (code points). Kind `quoted` is a back-quoted name."""
 
     kind: Kind
     text: str
@@ -66,10 +66,10 @@ class Token:
 
 
 def tokenize(sql: str) -> tuple[Token, ...]:
-    """The tokens that have a meaning: no white space, no comments, no semicolons at the end; then one `end` token.
+    """Returns the tokens without white space, comments and semicolons at the end; then one `end` token.
 
-    The `end` token stands behind the last of them, or where the trailing semicolons begin. Never raises: what Spark
-    cannot read becomes a `symbol` of one character or, for a comment that nobody closes, an `unclosed` token.
+    The `end` token stands behind the last of them, or where the trailing semicolons begin. Never raises: text that
+    Spark cannot read becomes a `symbol` of one character or, for a comment without end, an `unclosed` token.
     """
     found = [token for token in _all(sql) if token.kind != "blank"]
     end = len(sql.rstrip())
@@ -94,7 +94,7 @@ def _lex(piece: str, offset: int) -> Iterator[Token]:
 
 
 def _bracketed_comments(sql: str) -> Iterator[tuple[int, int, bool]]:
-    """Start, stop and whether it is closed, of each outermost `/* ... */`."""
+    """Yields start, stop, and True if closed, of each outermost `/* ... */`."""
     place = 0 if "/*" in sql else len(sql)
     while place < len(sql):
         match = _COMMENT_OR_OTHER.match(sql, place)
@@ -120,7 +120,7 @@ _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\([01][0-7]{2})|
 
 
 def string_value(literal: str) -> str:
-    r"""The value of one string literal, as Spark's `unescapeSQLString` gives it.
+    r"""Returns the value of one string literal, as Spark's `unescapeSQLString` does.
 
     >>> string_value(r"'it\'s 100\% \101'"), string_value("'it''s'"), string_value(r"r'a\n'")
     ("it's 100\\% A", "it's", 'a\\n')
@@ -144,7 +144,7 @@ def string_value(literal: str) -> str:
 
 
 def _join_surrogates(text: str) -> str:
-    # '\uD83D\uDE00' is one character in the JVM; in Python it must be joined, and a lone half cannot be encoded.
+    # '\uD83D\uDE00' is one character in the JVM. Python must join its halves; a lone half cannot be encoded.
     if not any("\ud800" <= char <= "\udfff" for char in text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

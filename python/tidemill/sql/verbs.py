@@ -1,4 +1,4 @@
-"""The statements that use a view: REFRESH, VERIFY, EXPLAIN, SHOW, DESCRIBE, ALTER, VACUUM, DROP."""
+"""Reads the statements about existing views: REFRESH, VERIFY, EXPLAIN, SHOW, DESCRIBE, ALTER, VACUUM, DROP."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidemill.errors import TidemillError
-from tidemill.sql.create import (
+from tidemill.sql.clauses import (
     invalid_clause,
     read_create,
     read_expect,

@@ -310,7 +310,6 @@ class _Document:
             "args": [self._wire(a) for a in args],
             "distinct": distinct,
             "filter": None if condition is None else self._wire(condition),
-            "ansi": True,
             "buffers": buffers(call.name, self._type(args[0]) if args else "long"),
         }
 

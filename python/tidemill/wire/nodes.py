@@ -40,7 +40,6 @@ Kind: TypeAlias = Literal[
     "opaque",
     "replicate",
     "observe",
-    "reference",
 ]
 _KINDS: Mapping[str, Kind] = {kind: kind for kind in get_args(Kind)}
 

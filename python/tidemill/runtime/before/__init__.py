@@ -1,1 +1,1 @@
-"""What is known before a run: the analysed query, positions and changes, the plan."""
+"""Prepares a run: analyses the query, takes positions and changes, and gets the plan."""

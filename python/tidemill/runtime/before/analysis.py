@@ -1,4 +1,4 @@
-"""Analysing the view's query in a working session, and what is checked there before anything is planned."""
+"""Analyses a view's query in a working session, and checks it before anything is planned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidemill.wire import nodes
 Document = Mapping[str, Any]
 
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
-# Spark's conditions that say: a column of a source is not what it was.
+# Spark's conditions for a column of a source that is gone or has changed.
 _COLUMN_GONE = ("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD", "FIELD_NOT_FOUND", "MISSING_COLUMNS")
 _RETYPED = (
     "DATATYPE_MISMATCH",
@@ -35,9 +35,9 @@ _RETYPED = (
 def analysed(
     jvm: Jvm, query: str, catalog: str, namespace: Sequence[str], found: Mapping[str, Any] | None = None
 ) -> Iterator[Document]:
-    """The query document of `query`; the JVM keeps the analysed query as long as the block lasts.
+    """Yields the query document of `query`. The JVM keeps the analysed query as long as the block lasts.
 
-    `found`: what an earlier analysis found out: `known` and `columns` of `Known` in the bridge.
+    `found`: findings of an earlier analysis: `known` and `columns` of `Known` in the bridge.
     """
     document: Document = jvm.invoke(
         "analyze", {"sql": query, "catalog": catalog, "namespace": list(namespace), **(found or {})}
@@ -50,13 +50,13 @@ def analysed(
 
 @contextmanager
 def analysed_again(jvm: Jvm, definition: Definition, head: RunRecord | None = None) -> Iterator[Document]:
-    """As `analysed`, for a view that exists: a query that no longer means what CREATE stored is an error that says
-    why.
+    """As `analysed`, for a view that exists. The query must still mean what CREATE stored.
 
-    Raises TIDEMILL_SCHEMA_CHANGED if a used column is gone or the output would have other types,
-    TIDEMILL_FUNCTION_MISSING if a session function is not registered here. The document's output is that of CREATE:
-    columns that came since are left out. `head`: the last run; what its sources looked like need not be found out
-    again.
+    The document's output is that of CREATE: columns that were added since are left out. `head`: the last run, whose
+    positions save listing the sources again.
+
+    Raises TIDEMILL_SCHEMA_CHANGED if a used column is gone or the output would have other types, and
+    TIDEMILL_FUNCTION_MISSING if a session function is not registered here.
     """
     found: dict[str, Any] = {"known": _paths(definition, head) if head is not None else []}
     with ExitStack() as stack:
@@ -64,7 +64,7 @@ def analysed_again(jvm: Jvm, definition: Definition, head: RunRecord | None = No
             document = stack.enter_context(_analysed_with(jvm, definition, found))
             found["columns"] = _moved(document, definition)
         except JvmFailure as failure:
-            # A column that came since may be what makes a name ambiguous.
+            # A column that was added since may make a name ambiguous.
             found["columns"] = _tables(definition)
             if not found["columns"]:
                 raise _explained(failure, definition) from failure
@@ -82,19 +82,19 @@ def _analysed_with(jvm: Jvm, definition: Definition, found: Mapping[str, Any]) -
 
 
 def _tables(definition: Definition) -> dict[str, list[str]]:
-    """The columns that each table of the query had at CREATE: what `*` stands for."""
+    """Returns the columns that each table of the query had at CREATE: `*` stands for these."""
     tables = (s for s in definition.sources if s["kind"] in ("files", "delta") and s["location"]["table"])
     return {s["name"]: [f[0] for f in s["fields"]] for s in tables}
 
 
 def _moved(document: Document, definition: Definition) -> dict[str, list[str]]:
-    """Those of `_tables` that have other columns now."""
+    """Returns the part of `_tables` whose tables have other columns now."""
     now = {s["name"]: [f[0] for f in s["fields"]] for s in document["sources"]}
     return {name: columns for name, columns in _tables(definition).items() if now.get(name, columns) != columns}
 
 
 def _paths(definition: Definition, head: RunRecord) -> list[dict[str, Any]]:
-    """Sources that are paths of files, with their last positions."""
+    """Returns the sources that are paths of files, with their last positions."""
     paths = [s for s in definition.sources if s["kind"] == "files" and not s["location"]["table"]]
     positions = [(s, head.position_of(s["name"])) for s in paths]
     return [{"source": dict(s), "position": position} for s, position in positions if position is not None]
@@ -132,7 +132,7 @@ def _as_created(document: Document, definition: Definition) -> Document:
     output = document["output"]
     wanted = definition.query_columns
     if tuple(names) != tuple(wanted):
-        # `*` was expanded at CREATE: columns that were added to a source since are not the view's, nor is their order.
+        # CREATE expanded `*`: columns that were added to a source since are not the view's, and their order is not.
         if any(names.count(n) != 1 for n in wanted):
             gone = next(n for n in wanted if names.count(n) != 1)
             raise _schema_changed(definition, gone, "was dropped or renamed")
@@ -148,8 +148,11 @@ def _as_created(document: Document, definition: Definition) -> Document:
 
 
 def partitioned(document: Document, columns: Sequence[str]) -> Document:
-    """The document of a view that is partitioned by these columns of its output: what a folder's name cannot tell from
-    NULL, the empty string and Spark's own word for NULL, is NULL there, as in every partitioned table of Spark."""
+    """Returns the document of a view that is partitioned by these columns of its output.
+
+    The empty string and Spark's own word for NULL become NULL in these columns, as in every partitioned table of Spark:
+    the name of a folder cannot tell them apart.
+    """
     known = {c["id"]: c for c in document["columns"]}
     fresh = itertools.count(max(known, default=0) + 1)
     added: list[dict[str, Any]] = []
@@ -172,12 +175,12 @@ def partitioned(document: Document, columns: Sequence[str]) -> Document:
 
 
 def column_types(document: Document) -> dict[int, DataType]:
-    """Types by column id."""
+    """Returns the types by column id."""
     return {c["id"]: c["type"] for c in document["columns"]}
 
 
 def same_type(a: DataType, b: DataType) -> bool:
-    """Whether two types are the same but for nullability and comments within them."""
+    """Returns True if two types are equal apart from nullability and comments within them."""
     return bool(_bare(a) == _bare(b))
 
 
@@ -196,7 +199,7 @@ def _bare(type_: DataType) -> DataType:
 
 
 def type_text(type_: DataType) -> str:
-    """A type as DESCRIBE shows it."""
+    """Returns a type as DESCRIBE shows it."""
     if isinstance(type_, str):
         return {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}.get(type_, type_)
     match type_.get("type"):
@@ -211,11 +214,11 @@ def type_text(type_: DataType) -> str:
 
 
 def fingerprint(document: Document) -> str:
-    """A name for what the query means as analysed: plain views expanded, columns and types resolved.
+    """Returns a hash of the query's meaning as analysed: plain views expanded, columns and types resolved.
 
-    Sizes, row counts, session functions and the identity of tables are left out; those have reasons of their own. So
-    are the names of columns: what is read and what is given out is named in the tree and the output, and what lies
-    between may be named by Spark, with a number that is another one at every analysis.
+    It leaves out sizes, row counts, session functions and the identity of tables, because their changes have reasons of
+    their own. It also leaves out the table of column names: the tree names the fields that are read, the output names
+    its own columns, and Spark may name the columns in between, with another number at every analysis.
     """
     meaning = {
         "columns": [[c["id"], c["type"]] for c in document["columns"]],
@@ -228,7 +231,7 @@ def fingerprint(document: Document) -> str:
 
 
 def functions(document: Document) -> dict[str, str]:
-    """Fingerprints of the session functions that the query calls, by name."""
+    """Returns the fingerprints of the session functions that the query calls, by name."""
     found: dict[str, str] = {}
     for expression in document["expressions"]:
         for text in expression.get("functions") or ():
@@ -240,7 +243,7 @@ def functions(document: Document) -> dict[str, str]:
 
 
 def check_findings(document: Document, policy: Policy) -> None:
-    """Refuses what a view may not be made of.
+    """Refuses a query that a view must not have.
 
     Raises TIDEMILL_TEMPORARY_OBJECT, or TIDEMILL_NON_DETERMINISTIC unless the policy is FULL.
     """

@@ -1,4 +1,4 @@
-"""What CREATE, OR REPLACE and ALTER can foresee of the sources of a view: warnings."""
+"""Warnings by CREATE, OR REPLACE and ALTER about the sources of a view."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tidemill.runtime.before import analysis, graph, sessions
 from tidemill.runtime.before.graph import Source
 from tidemill.runtime.view.definition import amended
 from tidemill.runtime.view.views import View
-from tidemill.sources import registry
+from tidemill.sources import adapters
 from tidemill.sql.schedule import longest_gap
 from tidemill.sql.statements import Action, Create, SetPolicy, SetSchedule
 
 
 def foreseen(jvm: Jvm, create: Create, sources: Iterable[Source]) -> Iterator[str]:
-    """What will make runs of a view with these clauses full, or fail, one text for each source that does."""
+    """Yields a warning for each source that will make runs of a view with these clauses full, or fail."""
     if create.policy == "FULL":
         return
     period = longest_gap(create.schedule)
     for source in sources:
-        yield from registry.warnings(source, period)
+        yield from adapters.warnings(source, period)
         upstream = graph.view_of(jvm, source) if source["kind"] == "view" else None
         if upstream is not None and upstream.definition.create.policy == "FULL":
             what = "fails" if create.policy == "STRICT" else "is full"
@@ -32,7 +32,7 @@ def foreseen(jvm: Jvm, create: Create, sources: Iterable[Source]) -> Iterator[st
 
 
 def foreseen_of(jvm: Jvm, view: View, action: Action) -> list[str]:
-    """What an action of ALTER adds to that."""
+    """Returns the warnings that an action of ALTER adds."""
     before = view.definition.create
     after = amended(before, action)
     if not isinstance(action, SetSchedule | SetPolicy) or after.policy == "FULL":
@@ -43,7 +43,7 @@ def foreseen_of(jvm: Jvm, view: View, action: Action) -> list[str]:
 
 
 def _sources(jvm: Jvm, view: View) -> list[Source]:
-    """As they are now, or where they cannot be read now, as they were."""
+    """Returns the view's sources as they are now; those that cannot be read now, as they were."""
     working = sessions.working(jvm, view.definition.settings)
     try:
         with analysis.analysed_again(working, view.definition, view.head) as document:

@@ -1,4 +1,4 @@
-"""Views that read views: which ones a view reads, directly or not, and that none reads itself that way."""
+"""The graph of views that read views: finds all upstream views of a view, and refuses cycles."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class ViewNode:
 
 @contextmanager
 def opened(jvm: Jvm, view: View) -> Iterator[list[ViewNode]]:
-    """`view` and all views that it reads, each after those that it reads itself; `view` is the last.
+    """Yields `view` and all its upstream views, each after its own upstream views; `view` is the last.
 
-    The analyses last as long as the block. Raises RECURSIVE_VIEW, TIDEMILL_UPSTREAM_FAILED, and for `view` itself
-    what `analysis.analysed_again` raises.
+    The analyses last as long as the block. Raises RECURSIVE_VIEW, TIDEMILL_UPSTREAM_FAILED, and for `view` itself the
+    errors of `analysis.analysed_again`.
     """
     with ExitStack() as stack:
         found: dict[str, ViewNode] = {}
@@ -58,9 +58,9 @@ def opened(jvm: Jvm, view: View) -> Iterator[list[ViewNode]]:
 
 @contextmanager
 def naming(upstream: View, view: View) -> Iterator[None]:
-    """Has an error of the block say which view failed; errors of `view` itself stay as they are.
+    """Turns an error of the block into TIDEMILL_UPSTREAM_FAILED, which names the view that failed.
 
-    Raises TIDEMILL_UPSTREAM_FAILED.
+    Errors of `view` itself stay as they are.
     """
     try:
         yield
@@ -78,7 +78,7 @@ def naming(upstream: View, view: View) -> Iterator[None]:
 
 
 def refuse_cycle(jvm: Jvm, name: tuple[str, ...], sources: Iterable[Source]) -> None:
-    """Checks that a view of that name may read `sources`: none of them reads it, as far as definitions tell.
+    """Checks that a view of that name may read `sources`: by their definitions, none of them reads that view.
 
     Raises RECURSIVE_VIEW.
     """
@@ -105,7 +105,7 @@ def refuse_cycle(jvm: Jvm, name: tuple[str, ...], sources: Iterable[Source]) -> 
 
 
 def _upstream(jvm: Jvm, source: Source) -> View:
-    """The view that a source entry, analysed just now, is about."""
+    """Returns the view of a source entry that was analysed just now."""
     found = view_of(jvm, source)
     if found is None:
         raise TidemillError("TIDEMILL_NOT_FOUND", {"view": source["name"]})
@@ -113,7 +113,7 @@ def _upstream(jvm: Jvm, source: Source) -> View:
 
 
 def view_of(jvm: Jvm, source: Source) -> View | None:
-    """The view under the name, or at the path, that a source entry has; None if there is none any more."""
+    """Returns the view at the name, or the path, of a source entry; None if it is gone."""
     files = Files(jvm)
     table = source["location"]["table"]
     if table is None:

@@ -1,4 +1,4 @@
-"""Plans of runs: with output, without, of a filling; and what a policy forbids."""
+"""Gets the plans of runs with output, of runs without, and of initial loads; checks what a policy forbids."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tidemill.search.service.plan_cache import PlanCache
 from tidemill.search.service.planner import plan_run
 from tidemill.search.service.pool import SEARCH_POOL
 from tidemill.settings import PlannerSettings
-from tidemill.sources.registry import tells_changes
+from tidemill.sources.adapters import tells_changes
 
-# Expected rows from which a source is taken to change.
+# With fewer expected rows, a source is taken not to change.
 LEAST_ROWS = 0.5
-# Reasons that the user asked for, or that no policy forbids. All others are reasons in the data: STRICT refuses them.
+# Reasons by the user's own wish, or that no policy forbids. All others are reasons in the data: STRICT refuses them.
 ALLOWED_UNDER_STRICT = ("FIRST", "REQUESTED", "POLICY")
 PLANS = PlanCache()
 
@@ -38,7 +38,7 @@ PLANS = PlanCache()
 def _request(
     situation: Situation, full_reason: str | None, lost: Collection[str] = (), refill: str | None = None
 ) -> PlanRequest:
-    """What the planner is told: the situation, without what is lost."""
+    """Returns the request to the planner: the situation, without lost states."""
     head = situation.head
     states = {n: s for n, s in head.states.items() if n not in lost} if head is not None else {}
     held = 0
@@ -70,7 +70,7 @@ def _request(
 
 
 def _written(situation: Situation, request: PlanRequest) -> PlanRequest:
-    """The request, after it was written down where the session wants that."""
+    """Writes the request to the debug folder if the session has one. Returns the request."""
     if folder := situation.settings.debug_requests:
         head = situation.head
         known = head is not None and head.row.view
@@ -79,22 +79,24 @@ def _written(situation: Situation, request: PlanRequest) -> PlanRequest:
 
 
 def early(situation: Situation, number: int, outlook: Outlook, lost: Collection[str] = ()) -> RunPlan:
-    """The plan of a run without output, the point `number` of the schedule: the early work that pays; without a step
-    if none does."""
+    """Returns the plan of a run without output at the point `number` of the schedule: the early work that pays.
+
+    The plan has no steps if no early work pays.
+    """
     return SEARCH_POOL.plan(_early_request(situation, number, outlook, lost))
 
 
 def explained_early(situation: Situation, number: int, outlook: Outlook) -> ExplainedPlan:
-    """As `early`, with how it was found."""
+    """As `early`, with an account of the search."""
     return plan_run(_early_request(situation, number, outlook))
 
 
 def _early_request(situation: Situation, number: int, outlook: Outlook, lost: Collection[str] = ()) -> PlanRequest:
-    """What the planner is told of a run without output.
+    """Returns the request to the planner for a run without output.
 
-    `number`: of the run's point in the schedule. What is expected to happen to the sources until each point to come, up
-    to the next with output, `outlook` says. Where it does not: as much as since the last run that left something; to
-    one that no run has read, what is assumed at a filling.
+    `number`: of the run's point in the schedule. `outlook`: the expected arrivals until each upcoming point, up to the
+    next with output. If it expects nothing of a source, the source is taken to change as much as since the last run
+    that left something. A source that no run has read is taken to change as is assumed at the initial load.
     """
     schedule = outlook.schedule
     foreseen = {n: outlook.ahead(s.name, number) for n, s in situation.query.sources.items()}
@@ -115,7 +117,7 @@ def _early_request(situation: Situation, number: int, outlook: Outlook, lost: Co
 def _expected(
     situation: Situation, source: int, change: SourceChange, known: ArrivedRows | None, *, unread: bool
 ) -> SourceChange:
-    """What happens next to a source after `change`: what is known of it, or the same again."""
+    """Returns the expected change of a source after `change`: from the known arrivals, else the same again."""
     rows = change.rows or situation.query.sources[source].rows
     if known is not None and situation.query.sources[source].kind != "static":
         inserts, deletes = known
@@ -132,14 +134,14 @@ def _expected(
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """What is asked of a run with output.
+    """The conditions of a run with output.
 
     Attributes:
-        full_reason: forces a full run.
-        lost: states that cannot be read and are to be made anew.
-        refill: why the content cannot be built upon.
+        full_reason: the reason that forces a full run; None: nothing does.
+        lost: the states that cannot be read and must be made again.
+        refill: the reason why the content must be made again; None: it can be built upon.
         point: number and price, as EXPLAIN shows them.
-        past: what earlier runs took.
+        past: estimated and measured costs of earlier runs.
     """
 
     full_reason: str | None
@@ -155,7 +157,7 @@ class PlanInputs:
 
 
 def plan(situation: Situation, asked: PlanInputs) -> RunPlan:
-    """The plan of a run with output, looked for anew.
+    """Returns the plan of a run with output, by a new search.
 
     Raises TIDEMILL_NOT_INCREMENTAL under STRICT if the run would be full for a reason in the data, and under
     INCREMENTAL and STRICT if an operator has no rule.
@@ -166,14 +168,14 @@ def plan(situation: Situation, asked: PlanInputs) -> RunPlan:
 
 
 def explained(situation: Situation, asked: PlanInputs) -> ExplainedPlan:
-    """As `plan`, with how it was found."""
+    """As `plan`, with an account of the search."""
     run = plan_run(asked.request(situation))
     _check(situation, run)
     return run
 
 
 def plan_again(situation: Situation, asked: PlanInputs) -> RunPlan:
-    """As `plan`; the plan that a run like this one had before, if there was one."""
+    """As `plan`, but returns the plan of an earlier run like this one if there was one."""
     run = PLANS.plan(asked.request(situation), SEARCH_POOL.plan)
     _check(situation, run)
     return run
@@ -191,10 +193,10 @@ def _check(situation: Situation, run: RunPlan) -> None:
         )
 
 
-def filling(
+def initial_load(
     jvm: Jvm, document: Mapping[str, Any], terms: Terms, settings: PlannerSettings
 ) -> tuple[Situation, RunPlan]:
-    """The first run of a query: what it knows, and its plan, if the policy allows such a view.
+    """Returns the situation and the plan of a query's initial load, if the policy allows such a view.
 
     Raises TIDEMILL_SOURCE_WITHOUT_CHANGES or TIDEMILL_NOT_INCREMENTAL.
     """
@@ -205,7 +207,7 @@ def filling(
 
 
 def forced(situation: Situation, requested: bool) -> str | None:
-    """The reason that forces a full run: FIRST, REQUESTED, POLICY, or one in the data; None if nothing does."""
+    """Returns the reason that forces a full run: FIRST, REQUESTED, POLICY, or one in the data; None if nothing does."""
     if situation.prepared and not requested and situation.policy != "FULL" and situation.data_reason() is None:
         return None
     if situation.first:
@@ -218,10 +220,10 @@ def forced(situation: Situation, requested: bool) -> str | None:
 
 
 def steady(situation: Situation, states: frozenset[str]) -> Situation:
-    """The situation right after a filling, with every source changed a little: what EXPLAIN and the checks of CREATE
-    plan for.
+    """Returns the situation right after an initial load, with a small change of every source. EXPLAIN and the checks of
+    CREATE plan for it.
 
-    `states`: names of the states that the filling leaves.
+    `states`: names of the states that the initial load leaves.
     """
     changes = {}
     for number, change in situation.changes.items():
@@ -242,8 +244,8 @@ def steady(situation: Situation, states: frozenset[str]) -> Situation:
     return replace(situation, head=head, changes=changes, between=(), positions=(situation.new, situation.new))
 
 
-def check_policy(situation: Situation, filling: RunPlan) -> None:
-    """At CREATE, under INCREMENTAL and STRICT: every source tells changes, and every operator has a rule.
+def check_policy(situation: Situation, loaded: RunPlan) -> None:
+    """Checks at CREATE, under INCREMENTAL and STRICT, that every source tells changes and every operator has a rule.
 
     Raises TIDEMILL_SOURCE_WITHOUT_CHANGES or TIDEMILL_NOT_INCREMENTAL.
     """
@@ -266,4 +268,4 @@ def check_policy(situation: Situation, filling: RunPlan) -> None:
                 "reason": "its value changes with time, so every run would be full",
             },
         )
-    plan(steady(situation, frozenset(s.name for s in filling.states)), PlanInputs(None))
+    plan(steady(situation, frozenset(s.name for s in loaded.states)), PlanInputs(None))

@@ -1,4 +1,4 @@
-"""The session a run works in: a clone of the caller's with the view's captured settings and physical ones of its own.
+"""Makes the working session of a run: a clone of the caller's with the view's captured settings and physical settings.
 
 The caller's session is never changed.
 """
@@ -18,17 +18,17 @@ MEBIBYTE = 1 << 20
 # Bytes of Parquet input for one shuffle partition.  200 partitions for a small delta cost four to eight times the CPU
 # (spark-notes.md, "What makes a delta plan fast").
 BYTES_PER_PARTITION = 32 * MEBIBYTE
-# Rows for one shuffle partition: below, a second task costs more than it takes over.
+# Rows for one shuffle partition: with fewer, a second task costs more than the work it takes over.
 ROWS_PER_PARTITION = 100_000
-# Up to this many rows, and no sources to scan, a plan is interpreted: generating its code takes each task longer.
+# Up to this many rows, and without sources to scan, a plan is interpreted: generated code would take each task longer.
 INTERPRETED_ROWS = 5_000
-# The same of rows that are only read, and filtered or joined with what was broadcast: a microsecond each.
+# The same for rows that are only read, and filtered or joined with a broadcast: a microsecond each.
 INTERPRETED_READ = 20_000
-# Below this much input plans run as they stand: re-planning at each shuffle makes each of its stages a job of its own,
-# and jobs, not rows, are what a small refresh costs.
+# Below this much input plans are not adapted: re-planning at each shuffle makes each stage a job of its own, and a
+# small refresh costs jobs, not rows.
 ADAPTIVE_FROM_BYTES = 64 * MEBIBYTE
-# Up to this many joins, too. Broadcasts of a plan as it stands wait for each other in Spark's 128 threads, for ever if
-# these are all taken; a plan that adapts begins one when those below it are there.
+# Up to this many joins, too. Without adapting, the broadcasts of a plan wait for each other in Spark's 128 threads, for
+# ever if these are all taken. An adaptive plan begins a broadcast when those below it are there.
 MOST_JOINS = 32
 
 FIXED = frozenset(setting.name for setting in SETTINGS if setting.scope == "startup")
@@ -41,7 +41,7 @@ PHYSICAL: Mapping[str, str] = {
     "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": str(ADAPTIVE_FROM_BYTES),
     # Constraints of plans with many aliases, as changes of aggregates have, take Catalyst minutes to propagate.
     "spark.sql.constraintPropagation.enabled": "false",
-    # `${...}` was replaced when CREATE was read: what another session calls so must not get into the query.
+    # CREATE has replaced `${...}` already: variables of another session must not get into the query.
     "spark.sql.variable.substitute": "false",
     # What users set for their own output must not reach the view's files.
     "spark.sql.sources.partitionOverwriteMode": "static",
@@ -52,34 +52,33 @@ PHYSICAL: Mapping[str, str] = {
     # Listing many folders must not become a Spark job: a refresh with nothing to do runs none.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
     "spark.sql.parquet.compression.codec": "zstd",
-    # So many keys are looked up in a state; of more values Parquet is told the least and the greatest alone.
+    # Look-ups in a state pass at most this many keys to Parquet; of more values it gets only the range.
     "spark.sql.parquet.pushdown.inFilterThreshold": str(LOOKED_UP_KEYS),
-    # A file that cannot be read is an error, or the view would lose its rows without a word.
+    # A file that cannot be read is an error, or the view would silently lose its rows.
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
 }
 
 
 def captured(jvm: Jvm) -> dict[str, Any]:
-    """What fixes the meaning of a query's text in the caller's session: "confs", "catalog" and "namespace".
+    """Returns what gives a query's text its meaning in the caller's session: "confs", "catalog" and "namespace".
 
-    Without the settings that are Tidemill's own in every working session.
+    Settings that Tidemill itself sets in every working session are left out.
     """
     found: dict[str, Any] = jvm.invoke("settings", {})
     return {**found, "confs": {name: value for name, value in found["confs"].items() if name not in PHYSICAL}}
 
 
 def working(jvm: Jvm, captured: Mapping[str, str]) -> Jvm:
-    """A clone of the caller's session for work on a view with these captured settings."""
+    """Returns a clone of the caller's session for work on a view with these captured settings."""
     return jvm.clone({**captured, **PHYSICAL})
 
 
 def fit(jvm: Jvm, source_bytes: float | None, rows: float = inf, read: float = inf, joins: int = 0) -> None:
-    """Fits a working session to one step: shuffle partitions, whether plans adapt as they run, whether they are
-    compiled.
+    """Fits a working session to one step: shuffle partitions, adaptive execution, code generation.
 
-    `source_bytes`: of the snapshots that the step scans, 0 if it reads changes and states alone, None if unknown.
-    `rows`: about how many rows it shuffles; `read`: how many it reads. `joins`: how many joins are in its plan.
+    `source_bytes`: of the snapshots that the step scans; 0 if it reads only changes and states, None if unknown.
+    `rows`: estimated number of rows that it shuffles; `read`: that it reads. `joins`: number of joins in its plan.
     """
     cores = int(jvm.session.sparkContext().defaultParallelism())
     conf = jvm.session.conf()
@@ -97,11 +96,11 @@ def fit(jvm: Jvm, source_bytes: float | None, rows: float = inf, read: float = i
 
 
 def planner_settings(jvm: Jvm) -> PlannerSettings:
-    """The caller's settings for planning.  Raises TIDEMILL_INVALID_SETTING."""
+    """Returns the caller's settings for planning. Raises TIDEMILL_INVALID_SETTING."""
     conf = jvm.session.conf()
-    # One text and a few look-ups: walking a Scala map over py4j costs a call for each of its keys.
+    # One text and a few calls: a walk over a Scala map costs a py4j call for each of its keys.
     names = set(re.findall(rf"{re.escape(PREFIX)}[\w.]+", str(conf.getAll().keySet().toString()))) - FIXED
-    # Not what a session says: rule packs are code, and some front doors set a session's settings unchecked.
+    # Not the session's value: rule packs are code, and some front ends set a session's settings unchecked.
     started = jvm.session.sparkContext().getConf()
     fixed = {name: str(started.get(name)) for name in FIXED if started.contains(name)}
     return PlannerSettings.from_confs({**{name: str(conf.get(name)) for name in names}, **fixed})

@@ -1,4 +1,4 @@
-"""What a run knows before it is planned: positions, what changed, what in the data forces a full run."""
+"""The situation of a run before it is planned: positions, changes, and reasons in the data for a full run."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from tidemill.runtime.view.definition import Terms
 from tidemill.runtime.view.record import RunRecord, SourceAt
 from tidemill.search.contract.kinds import Policy
 from tidemill.settings import PlannerSettings
+from tidemill.sources.adapters import adapter, describe_position, pin, tells_changes
 from tidemill.sources.base import Source
-from tidemill.sources.registry import adapter, describe_position, pin, tells_changes
 from tidemill.sql.statements import Point
 from tidemill.wire.query_document import read_query
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """A query analysed, its sources pinned, and what changed since `head`, the last run (None: there was none).
+    """An analysed query with pinned sources, and their changes since `head`, the last run (None: there was none).
 
-    `positions`: at each moment, by number of source: where the content stands (or, before there is any, the first
-    state), where runs without output have left something, and now. `changes`: from the first moment to now, `between`
-    step by step, empty if there is one. `fingerprint` and `functions` as in `analysis`.
+    `positions`: for each moment, by number of source. The first moment is the content's (or the first state's, without
+    any content), then come runs without output that left something, then now. `changes`: from the first moment to now.
+    `between`: the changes of each transition, empty if there is only one. `fingerprint`, `functions`: as in `analysis`.
     """
 
     document: Mapping[str, Any]
@@ -49,28 +49,28 @@ class Situation:
 
     @property
     def old(self) -> Mapping[int, Any]:
-        """Positions at the first moment."""
+        """The positions at the first moment."""
         return self.positions[0]
 
     @property
     def new(self) -> Mapping[int, Any]:
-        """Positions now."""
+        """The positions now."""
         return self.positions[-1]
 
     @property
     def counted(self) -> Mapping[int, int]:
-        """Rows of the sources that count them themselves, now."""
+        """The present rows of the sources that count them themselves."""
         rows = {n: adapter(s.entry).rows(self.new.get(n)) for n, s in self.query.sources.items()}
         return {n: known for n, known in rows.items() if known is not None}
 
     @property
     def first(self) -> bool:
-        """No run with output has been."""
+        """True if there was no run with output yet."""
         return self.head is None or not self.head.filled
 
     @property
     def prepared(self) -> bool:
-        """No run with output has been, but runs without have left states."""
+        """True if there was no run with output yet, but runs without output have left states."""
         return self.first and self.head is not None and bool(self.head.states)
 
     @property
@@ -79,18 +79,18 @@ class Situation:
 
     @property
     def time_dependent(self) -> Sequence[str]:
-        """Expressions whose value the clock decides."""
+        """The expressions whose value depends on the clock."""
         return tuple(self.document["findings"].get("time_dependent") or ())
 
     @property
     def source_bytes(self) -> float | None:
-        """Bytes of all sources; None if one is unknown."""
+        """The bytes of all sources; None if those of one are unknown."""
         sizes = [c.bytes for n, c in self.changes.items() if self.query.sources[n].kind != "static"]
         return None if any(s is None for s in sizes) else sum(s for s in sizes if s is not None)
 
     @property
     def idle(self) -> bool:
-        """Nothing to do: no source changed, nothing else moved."""
+        """True if there is nothing to do: neither a source nor anything else has changed."""
         return not (
             self.first
             or self.changed
@@ -100,7 +100,7 @@ class Situation:
         )
 
     def data_reason(self) -> str | None:
-        """What in the data, or around it, forces a full run."""
+        """Returns the reason in the data, or around it, that forces a full run; None if there is none."""
         for number, change in sorted(self.changes.items()):
             if change.changed and change.reason is not None:
                 return _with_source(change.reason, self.query.sources[number].name)
@@ -123,11 +123,11 @@ class Situation:
         return None
 
     def _unfollowed(self) -> list[str]:
-        """Sources that are not constant and cannot tell changes."""
+        """Returns the names of the sources that are not constant and cannot tell changes."""
         return [s.name for s in self.query.sources.values() if not tells_changes(s.entry)]
 
     def sources_at(self) -> tuple[SourceAt, ...]:
-        """The positions of this run, for its record."""
+        """Returns the positions of this run, for its record."""
         return tuple(
             SourceAt(s.name, s.id, s.kind, self.new[n])
             for n, s in sorted(self.query.sources.items())
@@ -135,7 +135,7 @@ class Situation:
         )
 
     def arrived(self, schedule: Sequence[Point], number: int) -> Arrived:
-        """What came since the positions at the first moment; `number`: of the run's point."""
+        """Returns the arrivals since the positions at the first moment. `number`: of the run's point."""
         head = self.head
         since = None
         if head is not None:
@@ -148,7 +148,7 @@ class Situation:
         return Arrived(place(schedule, number), number == len(schedule), since, rows if since is not None else {})
 
     def position_texts(self) -> dict[str, str]:
-        """Positions as the column of SHOW REFRESHES shows them."""
+        """Returns the positions as the column of SHOW REFRESHES shows them."""
         return _texts(self.query, dict(self.new))
 
     def old_position_texts(self) -> dict[str, str]:
@@ -157,7 +157,7 @@ class Situation:
 
 
 def _counted(change: SourceChange) -> ArrivedRows | None:
-    """Inserts and deletes; None where nobody counted them."""
+    """Returns inserts and deletes; None if they were not counted."""
     if not change.changed:
         return 0.0, 0.0
     return None if change.inserts is None or change.deletes is None else (change.inserts, change.deletes)
@@ -178,7 +178,7 @@ def _with_source(reason: str, name: str) -> str:
 
 
 def _fields_read(tree: Tree) -> dict[int, frozenset[str]]:
-    """The fields that a query reads, by number of source."""
+    """Returns the fields that a query reads, by number of source."""
     found: dict[int, frozenset[str]] = {}
     pending = [tree]
     while pending:
@@ -190,7 +190,7 @@ def _fields_read(tree: Tree) -> dict[int, frozenset[str]]:
 
 
 def _as_read(entry: Source, read: Collection[str]) -> Source:
-    """A Delta table with only the columns that the query reads: what becomes of others does not concern the view."""
+    """Returns the entry of a Delta table with only the columns that the query reads; others do not concern the view."""
     if entry["kind"] != "delta":
         return entry
     return {**entry, "fields": [field for field in entry["fields"] if field[0] in read]}
@@ -204,7 +204,7 @@ def survey(
     settings: PlannerSettings,
     at: Mapping[int, Any] | None = None,
 ) -> Situation:
-    """Pins all sources of an analysed query and says what changed.  No Spark job runs.
+    """Pins all sources of an analysed query. Returns the situation. No Spark job runs.
 
     `at`: positions, by number of source, that were pinned before.
     """

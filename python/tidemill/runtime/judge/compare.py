@@ -1,8 +1,8 @@
 """Two-way comparison of a view's stored content with its query, as bags.
 
-One job: the query's rows with count +1, the stored rows with count -1, grouped by all columns; what does not sum to 0
-differs. Doubles and floats are grouped by eleven significant digits; a pair that falls on two sides of a rounding
-boundary is left over and then matched here within the tolerance, so the job's answer stays small.
+One job groups the query's rows with count +1 and the stored rows with count -1 by all columns. Rows whose counts do not
+sum to 0 differ. Doubles and floats are grouped by eleven significant digits. A pair on two sides of a rounding boundary
+is left over and then matched here within the tolerance, so the job's answer stays small.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 from tidemill.plan.expr import ONE, ZERO, Cast, Col, Expr, Lit, fn
 from tidemill.plan.grouping import groupable
-from tidemill.runtime.run.expressions import Ids, above_zero, below_zero
 from tidemill.runtime.run.jobs import SparkJobs
+from tidemill.runtime.run.row_expressions import Ids, above_zero, below_zero
 from tidemill.wire import nodes
 from tidemill.wire.nodes import WireNode
 
@@ -34,7 +34,7 @@ TypedColumns = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`missing`: rows of the query that the view lacks. `unexpected`: rows of the view that are not the query's."""
+    """`missing`: number of rows of the query that the view lacks. `unexpected`: of rows that only the view has."""
 
     missing: int
     unexpected: int
@@ -47,7 +47,7 @@ class Verdict:
 def compare(
     execution: SparkJobs, query: WireNode, output: Sequence[int], columns: TypedColumns, live: Sequence[File]
 ) -> Verdict:
-    """Compares the rows of `query` (bound; its columns `output`, in the view's order) with the files `live`."""
+    """Compares the rows of `query`, which is bound, with the files `live`. `output`: columns in the view's order."""
     ids = Ids()
     counted, count = _signed(ids, query, output, columns, live)
     differs = nodes.where([fn("not", fn("=", Col(count), ZERO))], counted.node)
@@ -72,7 +72,7 @@ class _Counted:
 def _signed(
     ids: Ids, query: WireNode, output: Sequence[int], columns: TypedColumns, live: Sequence[File]
 ) -> tuple[_Counted, int]:
-    """Rows of both sides grouped by all columns, with the sum of their signs."""
+    """Returns the rows of both sides grouped by all columns, with the sum of their counts."""
     stored, both = ids.fresh(len(columns)), ids.fresh(len(columns))
     plus, minus, n, count = ids.fresh(4)
     left_ids = ids.fresh(len(columns))
@@ -97,14 +97,14 @@ def _signed(
 
 
 def digits(column: int, pattern: str = _ROUNDED) -> Expr:
-    """A double or float as text, with -0.0 as 0.0 and NULL as NULL (format_string alone writes the text null)."""
+    """Returns a double or float as text, with -0.0 as 0.0 and NULL as NULL (format_string alone writes "null")."""
     number = fn("+", Cast(Col(column), "double"), Lit(0.0, "double"))
     text = fn("format_string", Lit(pattern, "string"), number)
     return fn("if", fn("isnull", Col(column)), Lit(None, "string"), text)
 
 
 def _paired(rows: Sequence[Sequence[Any]], floats: int) -> Verdict:
-    """Matches left-over rows of both sides that agree in all but the last digits of their floats."""
+    """Matches left-over rows of both sides that differ only in the last digits of their floats."""
     groups: dict[str, tuple[list[list[str | None]], list[list[str | None]]]] = defaultdict(lambda: ([], []))
     for row in rows:
         n, numbers, rest = int(row[0]), list(row[1 : 1 + floats]), row[1 + floats :]
@@ -128,10 +128,10 @@ def _near(a: Sequence[str | None], b: Sequence[str | None]) -> bool:
 
 
 def _close(a: str | None, b: str | None) -> bool:
-    """Within 1e-9 relative; equal texts cover NULL, NaN and the infinities.
+    """Returns True if two numbers differ by at most 1e-9 relative. Equal texts cover NULL, NaN and the infinities.
 
-    Next to zero the sum of absolute inputs decides, which is not known here: both below the smallest that such a sum
-    could have left (1e-9 of one unit) count as equal.
+    Near zero the tolerance should depend on the sum of absolute inputs, which is not known here. So a difference of up
+    to 1e-9 counts as equal too.
     """
     if a == b:
         return True
@@ -142,10 +142,10 @@ def _close(a: str | None, b: str | None) -> bool:
 
 
 def bag(rows: Sequence[Sequence[Any]]) -> Counter[str]:
-    """Rows (already in comparable form) as a bag."""
+    """Returns rows (already in comparable form) as a bag."""
     return Counter(json.dumps(list(r), sort_keys=True, default=str) for r in rows)
 
 
 def comparable(column: int, type_: str) -> Expr:
-    """One column in comparable form: floats by eleven digits, maps sorted."""
+    """Returns one column in comparable form: floats by eleven digits, maps sorted."""
     return digits(column) if type_ in ("double", "float") else groupable(column, type_)

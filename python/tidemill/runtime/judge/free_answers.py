@@ -1,6 +1,7 @@
-"""LIMIT leaves freedom: all rows ranked before the cut must be there, and of the rows tied at the cut any.
+"""Compares a view whose query ends in LIMIT, which has several right answers.
 
-Used by VERIFY when the plain comparison finds a difference and the query ends in a LIMIT.
+All rows ranked before the cut must be there, and any of the rows tied at the cut. VERIFY uses this if the plain
+comparison finds a difference.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any
 from tidemill.plan.expr import Col, Expr, Lit, fn
 from tidemill.plan.ops import Limit, Named
 from tidemill.runtime.judge.compare import File, TypedColumns, Verdict, bag, comparable
-from tidemill.runtime.run.expressions import Ids
 from tidemill.runtime.run.jobs import SparkJobs
+from tidemill.runtime.run.row_expressions import Ids
 from tidemill.wire import nodes
 from tidemill.wire.expressions import named_from_json
 from tidemill.wire.nodes import WireNode, inputs_of, kind_of
@@ -23,14 +24,14 @@ from tidemill.wire.query_document import read_limit
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A query that ends in LIMIT: the projections above it (outermost first), the limit, and what is below it."""
+    """A query that ends in LIMIT: the projections above it (outermost first), the limit, and the limit's input."""
 
     projections: tuple[Named, ...]
     limit: Limit
     below: WireNode
 
     def above(self, child: WireNode, carried: Sequence[int]) -> WireNode:
-        """The projections over `child`, each carrying the columns `carried` along."""
+        """Returns the projections over `child`, each of which also passes the columns `carried` on."""
         node = child
         for columns in reversed(self.projections):
             node = nodes.project([*columns, *nodes.same(carried)], node)
@@ -38,7 +39,7 @@ class Cut:
 
 
 def find_cut(root: Mapping[str, Any]) -> Cut | None:
-    """The LIMIT at the top of a query, under projections at most."""
+    """Returns the LIMIT at the top of a query, under any projections; None if there is none."""
     projections = []
     node = root
     while kind_of(node) == "project":
@@ -75,7 +76,7 @@ def compare_cut(
     actual = bag(_stored(execution, ids, columns, live))
     last = _rank(expected[-1], len(ranks)) if expected else None
     before = bag([r[len(ranks) :] for r in expected if _rank(r, len(ranks)) != last])
-    # Everything that ties with some answer row: those at the cut are candidates.
+    # All rows that tie with some row of the answer; those at the cut are candidates.
     other = ids.fresh(len(ranks))
     answer = nodes.project([(o, Col(r)) for o, r in zip(other, ranks, strict=True)], top)
     same = [fn("<=>", Col(a), Col(b)) for a, b in zip(ranks, other, strict=True)]
@@ -117,7 +118,7 @@ def _stored(execution: SparkJobs, ids: Ids, columns: TypedColumns, live: Sequenc
 def _any_rows(
     execution: SparkJobs, cut: Cut, output: Sequence[int], columns: TypedColumns, live: Sequence[File]
 ) -> Verdict:
-    """LIMIT without order: any rows of the input are right, as many as the limit wants."""
+    """Compares for LIMIT without order: any rows of the input are right, if their number is."""
     ids = Ids()
     rows = cut.above(cut.below, [])
     offered: Counter[str] = bag(_collect(execution, ids, rows, [], output, columns))
@@ -130,5 +131,5 @@ def _any_rows(
 
 
 def _number(expr: Expr | None) -> int | None:
-    """The value of a literal; None for anything else."""
+    """Returns the value of a literal; None for anything else."""
     return int(expr.value) if isinstance(expr, Lit) and expr.value is not None else None

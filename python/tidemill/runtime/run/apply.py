@@ -1,9 +1,9 @@
-"""Applies the signed delta of a view to its Parquet result: only files that hold changed rows are written anew.
+"""Applies the signed delta of a view to its Parquet result: only files that hold changed rows are rewritten.
 
-A keyed view replaces rows by key (`<=>`); any other view is a bag, and each touched row value gets its final count.
-Inserts alone add files. A small result is rewritten whole, since one job on few bytes costs less than looking for the
-touched files. Small files do not pile up: some are put together on the way (`crowded`). Where the result is
-partitioned, all this goes for each partition that the delta touches; the others stay as they are.
+A keyed view replaces rows by key (`<=>`). Any other view is a bag, and each touched row value gets its final count.
+Inserts alone add files. A small result is rewritten whole, since one job on few bytes costs less than a search for the
+touched files. Runs merge small files on the way, so that these do not pile up (`crowded`). In a partitioned result, all
+this holds for each partition that the delta touches; the others stay as they are.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from urllib.parse import unquote
 from tidemill.errors import TidemillError
 from tidemill.plan.expr import ONE, ZERO, Col, Expr, fn
 from tidemill.plan.grouping import groupable, is_groupable
-from tidemill.runtime.run.expressions import Ids, is_negative, is_positive, observed_sum, partition_text
 from tidemill.runtime.run.jobs import SparkJobs, Written
+from tidemill.runtime.run.row_expressions import Ids, is_negative, is_positive, observed_sum, partition_text
 from tidemill.wire import nodes
 from tidemill.wire.nodes import WireNode
 
@@ -26,7 +26,7 @@ MEBIBYTE = 1 << 20
 # Below this size rewriting everything (one job) is as cheap as finding the touched files first (two jobs): a read of
 # 16 MiB of Parquet takes about as long as the floor of one local job, 0.15 s.
 SMALL_RESULT_BYTES = 16 * MEBIBYTE
-# So many small files and a run puts them together on the way.
+# A run merges small files once there are this many.
 CROWD = 8
 TARGET_FILE_BYTES = 128 * MEBIBYTE
 
@@ -35,7 +35,7 @@ File = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ResultColumn:
-    """A column of the view's data files; its type as text."""
+    """A column of the view's data files, with its type as text."""
 
     name: str
     type: str
@@ -43,7 +43,7 @@ class ResultColumn:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """The staged signed delta of a run: its files, its net inserts and deletes, and the name of its signed counts."""
+    """The staged signed delta of a run: files, net inserts and deletes, and the name of the column of signed counts."""
 
     files: tuple[File, ...]
     inserts: int
@@ -57,7 +57,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The result after a run: files that stay, and files written in its data directory.  `removed` is what leaves."""
+    """The result after a run: files that stay, files written in its data directory, and `removed` files."""
 
     kept: tuple[File, ...]
     added: tuple[File, ...]
@@ -77,11 +77,12 @@ def apply_delta(
     target: str,
     partitions: Sequence[str] = (),
 ) -> Applied:
-    """Writes into the new directory `target` what `delta` changes in the `live` files.
+    """Applies `delta` to the `live` files. Writes the changed files into the new directory `target`.
 
     `keys`: names of columns that are a key of the view before and after, or None for a bag. `partitions`: names of the
-    columns that part the result.
-    Raises TIDEMILL_PLANNER_FAILED if the delta removes a row that the result does not hold: the plan was wrong,
+    columns that partition the result.
+
+    Raises TIDEMILL_PLANNER_FAILED if the delta removes a row that the result does not have: the plan was wrong, and
     nothing is kept.
     """
     live = tuple(live)
@@ -102,11 +103,11 @@ def _size(files: Sequence[File]) -> int:
 
 
 def crowded(files: Sequence[File]) -> tuple[File, ...]:
-    """Those of a result's, or a partition's, files that are due to be put together.
+    """Returns the files of a result, or of a partition, that are due to be merged.
 
-    All of a small result; of a bigger one, as many of the smallest as can be with none bigger than the others together.
-    So a row that is written again is then in a file of twice the size, at the least: n bytes cost O(n log n) of
-    writing. What stays beside a crowd are files each bigger than all smaller ones together, and full ones.
+    Of a small result these are all files. Of a bigger one they are the smallest files, as many as possible with none
+    bigger than the others together. So a row that is rewritten gets into a file of at least twice the size: n bytes
+    cost O(n log n) of writing. The files that remain are full, or each is bigger than all smaller ones together.
 
     >>> sizes = lambda *mebibytes: [{"path": i, "bytes": m * MEBIBYTE} for i, m in enumerate(mebibytes)]
     >>> [f["path"] for f in crowded(sizes(100, 1, 2, 1, 1, 1, 1, 1, 1))]
@@ -129,10 +130,10 @@ def crowded(files: Sequence[File]) -> tuple[File, ...]:
 def _candidates(
     execution: SparkJobs, columns: Sequence[ResultColumn], partitions: Sequence[str], live: Sequence[File], delta: Delta
 ) -> tuple[tuple[File, ...], tuple[File, ...]]:
-    """The live files that may hold rows that leave, and those to be put together.
+    """Returns the live files that may hold rows that leave, and the files to be merged.
 
-    Of a partitioned result only in partitions that the delta touches: one job over the delta alone, none if no file
-    can be either.
+    In a partitioned result, only partitions that the delta touches count. One job over the delta finds them; none runs
+    if no file can be of either kind.
     """
     if not partitions:
         return (tuple(live) if delta.deletes else ()), crowded(live)
@@ -157,7 +158,7 @@ def _candidates(
 
 
 def _usable(keys: Sequence[str] | None, columns: Sequence[ResultColumn]) -> tuple[str, ...] | None:
-    """The keys if there are any and each can be compared as it is."""
+    """Returns the keys if there are any and each can be compared as it is; else None."""
     if not keys:
         return None
     types = {c.name: c.type for c in columns}
@@ -179,13 +180,13 @@ def _touched(
     live: Sequence[File],
     delta: Delta,
 ) -> tuple[File, ...]:
-    """The live files that hold a row, or a key, that the delta touches.  One job."""
+    """Returns the live files that hold a row, or a key, that the delta touches. Runs one job."""
     ids = Ids()
     compared = [c for c in columns if keys is None or c.name in keys]
     left, right = ids.fresh(len(compared)), ids.fresh(len(compared))
     path, count, found = ids.one(), ids.one(), ids.one()
     rows = nodes.files(live, [(i, c.name, c.type) for i, c in zip(left, compared, strict=True)], path)
-    # Only rows that leave are looked for: an insert of a row value that is there already needs no rewriting.
+    # The search is for rows that leave: an insert of a row value that is there already needs no rewriting.
     leaving = nodes.where([is_negative(count)], _signed(delta, right, compared, count))
     held = nodes.join("semi", _same(left, right, compared), rows, leaving)
     plan = nodes.aggregate([(found, Col(path))], [], held)
@@ -198,7 +199,7 @@ def _same(left: Sequence[int], right: Sequence[int], columns: Sequence[ResultCol
 
 
 def _tail(path: str) -> str:
-    """Directory and name of a file, in which spellings of one path (scheme, escapes) agree."""
+    """Returns directory and name of a file: all spellings of a path (scheme, escapes) agree in these."""
     return "/".join(unquote(path).rsplit("/", 2)[-2:])
 
 
@@ -248,13 +249,13 @@ def _rewrite(
 
 
 def partition_ids(ids: Sequence[int], names: Sequence[str], partitions: Sequence[str]) -> dict[int, str]:
-    """Columns of a plan that part its rows, with their names, in the order of `partitions`."""
+    """Returns the columns of a plan that partition its rows, with their names, in the order of `partitions`."""
     by_name = dict(zip(names, ids, strict=True))
     return {by_name[name]: name for name in partitions}
 
 
 def _checked(plan: WireNode, count: int) -> WireNode:
-    """`replicate` over an observation of counts below zero, which no right plan makes."""
+    """Returns `replicate` over an observation of counts below zero, which a correct plan never has."""
     below = observed_sum(fn("if", is_negative(count), ONE, ZERO))
     return nodes.over(plan, [nodes.observe("apply", [("short", below)], child) for child in nodes.inputs_of(plan)])
 
@@ -267,7 +268,7 @@ def _replace_by_key(
     touched: Sequence[File],
     delta: Delta,
 ) -> WireNode:
-    """Touched rows whose key is not in the delta, and the delta's new rows."""
+    """Returns the plan of the touched rows whose key is not in the delta, and of the delta's new rows."""
     old, new, gone = ids.fresh(len(columns)), ids.fresh(len(columns)), ids.fresh(len(keys))
     count = ids.one()
     keyed = [c for c in columns if c.name in keys]
@@ -280,7 +281,7 @@ def _replace_by_key(
 def _final_counts(
     ids: Ids, out: Sequence[int], count: int, columns: Sequence[ResultColumn], touched: Sequence[File], delta: Delta
 ) -> WireNode:
-    """Each row value of touched files and delta, as often as the sum of its counts says."""
+    """Returns the plan of each row value of touched files and delta, repeated by the sum of its counts."""
     old, new, both = ids.fresh(len(columns)), ids.fresh(len(columns)), ids.fresh(len(columns))
     one, signed, n = ids.one(), ids.one(), ids.one()
     present = nodes.project([*nodes.same(old), (one, ONE)], _leaf(touched, old, columns))

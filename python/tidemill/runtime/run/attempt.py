@@ -1,6 +1,6 @@
-"""One run of a view: plan steps, stage, apply, one commit; to publish it is left to the caller.
+"""One run of a view: executes the steps, applies the delta and commits. The caller publishes the run.
 
-Everything before the commit can be thrown away, everything after it can be done again.
+Everything before the commit can be thrown away; everything after it can be done again.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from tidemill.runtime.view.record import File, RunRecord, StoredPiece, StoredSta
 from tidemill.runtime.view.views import Lost, View
 from tidemill.search.contract.kinds import RunKind
 from tidemill.search.contract.run_plan import RunPlan, StateSpec
-from tidemill.sources.registry import check_undisturbed
+from tidemill.sources.adapters import check_undisturbed
 
 
 @dataclass(frozen=True, slots=True)
 class Occasion:
-    """What fired a run: number of the point, its trigger as SHOW REFRESHES names it, and when (epoch microseconds)."""
+    """The cause of a run: number of the point, its trigger as in SHOW REFRESHES, and the time (epoch microseconds)."""
 
     point: int
     trigger: str
@@ -51,7 +51,7 @@ class Occasion:
 
 
 def row_of(view: View, occasion: Occasion, kind: RunKind, situation: Situation) -> RunRow:
-    """The row of a run of this kind, with what is known before it runs."""
+    """Returns the row of a run of this kind, with the cells that are known before it runs."""
     return RunRow(
         run=None,
         view=view.definition.qualified,
@@ -74,13 +74,13 @@ def run(
     occasion: Occasion,
     lost: Lost = NOTHING_LOST,
 ) -> RunRecord:
-    """Executes the plan that `planned` makes, and commits it.  `jvm`: the working session.
+    """Executes the plan that `planned` makes, and commits the run. `jvm`: the working session.
 
-    `lost`: what is known not to be readable of what the last run left. Where a job finds that more of it is damaged,
-    the run is planned and executed again without that; its row counts all jobs.
+    `lost`: the files of the last run that are known to be unreadable. If a job finds further damage, the run is planned
+    and executed again without the damaged files; its row counts all jobs.
 
-    Raises TIDEMILL_CONCURRENT_REFRESH if another run committed first, TIDEMILL_SOURCE_DISTURBED if a source was
-    not left alone; whatever is raised, the run's files are gone.
+    Raises TIDEMILL_CONCURRENT_REFRESH if another run committed first, and TIDEMILL_SOURCE_DISTURBED if a source changed
+    under the run. After any error the run's files are gone.
     """
     work = JobCost()
     while True:
@@ -89,8 +89,8 @@ def run(
         except JvmFailure as failure:
             found = lost | view.damaged(failure)
             if found == lost:
-                with suppress(JvmFailure):  # of a source that is gone
-                    _check_undisturbed(jvm, view, situation)  # it may be why
+                with suppress(JvmFailure):  # a source may be gone
+                    _check_undisturbed(jvm, view, situation)  # a disturbed source explains the failure better
                 raise
             lost = found
 
@@ -109,7 +109,7 @@ def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion
         try:
             view.log.commit(record)
         except UndecidedError:
-            stage.keep()  # VACUUM finds the files if they are nobody's
+            stage.keep()  # VACUUM removes the files if no commit names them
             raise
         stage.keep()
     leases.take(view, (s.entry for s in situation.query.sources.values()), record)
@@ -117,7 +117,7 @@ def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion
 
 
 def _binder(view: View, situation: Situation) -> Binder:
-    """Knows what stands before the run."""
+    """Returns a binder that knows positions, states and result as they are before the run."""
     head = view.head
     states = head.states if head else {}
     return Binder(
@@ -137,7 +137,7 @@ def _check_undisturbed(jvm: Jvm, view: View, situation: Situation) -> None:
 
 
 def run_without_output(view: View, situation: Situation, occasion: Occasion) -> RunRecord:
-    """Commits a run of a point without output at which no early work pays: the data is held back, positions stay."""
+    """Commits a run without output at which no early work pays: it changes neither content nor positions."""
     head = view.head
     row = replace(
         row_of(view, occasion, "PARTIAL", situation),
@@ -164,14 +164,14 @@ def run_without_output(view: View, situation: Situation, occasion: Occasion) -> 
 
 
 def _before(view: View, situation: Situation) -> RunRecord:
-    """The last record; of a view without any, one in which nothing has happened."""
+    """Returns the last record; for a view without runs, an empty record."""
     row = RunRow(run=None, view="", point=1, trigger="", kind="NO_DATA")
     return view.head or RunRecord(0, row, None, None, (), {}, (), situation.fingerprint, situation.functions)
 
 
 @dataclass(frozen=True, slots=True)
 class _Executed:
-    """The steps of a plan, carried out."""
+    """A plan whose steps were executed."""
 
     view: View
     situation: Situation
@@ -184,25 +184,25 @@ class _Executed:
 
     @property
     def head(self) -> RunRecord | None:
-        """The last run, if the view is filled."""
+        """The last run; None before the initial load."""
         return self.view.head if self.view.head and self.view.head.filled else None
 
     @property
     def fresh(self) -> bool:
-        """Nothing was there before."""
+        """True if neither content nor states were there before."""
         return self.situation.first and not self.situation.prepared
 
     def state(self, spec: StateSpec) -> StoredState:
-        """A state after the run, standing where the content will."""
+        """Returns a state after the run, at the positions of the content."""
         pieces = self.outcome.pieces.get(spec.name, ())
         return StoredState(spec.form, spec.columns, spec.text, pieces, spec.group, spec.parts)
 
     def arrived(self, occasion: Occasion) -> Arrived:
-        """What came into the sources."""
+        """Returns the arrivals at the sources."""
         return self.situation.arrived(self.view.definition.create.schedule, occasion.point)
 
     def row(self, occasion: Occasion, states: Iterable[StoredState], rows_out: ChangeCounts | None) -> RunRow:
-        """The run's row."""
+        """Returns the run's row."""
         plan, work = self.plan, self.execution.work
         measured = work.cpu_ms if self.situation.settings.cost_model == "default" else None
         return replace(
@@ -223,7 +223,7 @@ class _Executed:
 
 
 def _held_back(run: _Executed, occasion: Occasion) -> RunRecord:
-    """The record of a run without output: what it wrote stands at its positions, everything else where it stood."""
+    """Returns the record of a run without output: what it wrote has its positions, everything else stays as it was."""
     before, outcome = _before(run.view, run.situation), run.outcome
     states = dict(before.states)
     for spec in run.plan.states:
@@ -231,7 +231,8 @@ def _held_back(run: _Executed, occasion: Occasion) -> RunRecord:
         if spec.name in run.plan.behind:
             continue
         boundary = None
-        if known is not None and before.filled:  # only content has a moment of its own that pieces were there at
+        # Only content has a moment of its own, at which the state had these pieces.
+        if known is not None and before.filled:
             boundary = len(known.pieces) if known.before is None else known.before
         states[spec.name] = replace(run.state(spec), run=run.number, before=boundary)
     held, held_run = before.held, before.held_run
@@ -261,7 +262,7 @@ def _held_back(run: _Executed, occasion: Occasion) -> RunRecord:
 
 
 def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
-    """The record of a run with output: its content, and states that stand where it does."""
+    """Returns the record of a run with output: its content, and its states at the same positions."""
     view, situation, plan, outcome, head, stage = run.view, run.situation, run.plan, run.outcome, run.head, run.stage
     columns = [ResultColumn(c.name, type_to_text(c.type)) for c in view.definition.columns]
     rows: int | None
@@ -311,5 +312,5 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
 
 
 def _rows(files: Sequence[File]) -> float:
-    """About how many rows are in result files."""
+    """Returns the estimated number of rows in result files."""
     return sum(int(f["bytes"]) for f in files) / FILE_ROW_BYTES

@@ -1,8 +1,7 @@
-"""Binds a plan of the planner to one run: symbolic positions become real ones, stored relations become lists of
-files.
+"""Binds a plan to one run: replaces symbolic positions by real ones, and stored relations by lists of files.
 
-A plan speaks of numbered moments; only here does it meet the positions pinned at the start of a run and the files that
-earlier runs, or earlier steps of this run, wrote.
+A plan has numbered moments. Only here are they replaced by the positions that were pinned at the start of the run, and
+states by the files that earlier runs, or earlier steps of this run, wrote.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from tidemill.plan.expr import Col, Expr, Lit, fn
-from tidemill.runtime.run.expressions import ROWS, signed_counts
+from tidemill.runtime.run.row_expressions import ROWS, signed_counts
 from tidemill.wire import nodes
 from tidemill.wire.nodes import Among, WireNode
 
@@ -22,14 +21,14 @@ Files = Sequence[Mapping[str, Any]]
 
 @dataclass(slots=True)
 class Binder:
-    """What the symbols of one run's plan stand for.
+    """The values of the symbols in one run's plan.
 
-    `positions`: at each moment a source's position by its number; the last moment is this run. `states` maps a state's
-    name to its committed pieces, each a list of files, `before` to how many of them were there at the first moment,
-    `staged` a step's name to the files it wrote in this run (filled as steps end); `result` lists the view's live
-    files, `held` those of its change that is held back; `values` holds by step and field what keys a step wrote, where
-    they are few enough to be looked up. With `observe_scans` all rows of the sources are counted, but of those whose
-    rows `counted` has: nothing stands between their scans and the query's filters.
+    `positions`: at each moment a source's position by its number; the last moment is this run. `states`: a state's
+    committed pieces by its name, each a list of files; `before`: the number of them at the first moment. `staged`: the
+    files that a step wrote in this run by its name, added as steps end. `result`: the view's live files; `held`: the
+    files of its held change. `values`: the keys that a step wrote, by step and field, if they are few enough for a
+    look-up. `observe_scans`: count the rows of all sources except those in `counted`, so that nothing stands between
+    the scans of the latter and the query's filters.
     """
 
     positions: Sequence[Mapping[int, Position]]
@@ -46,7 +45,7 @@ class Binder:
     _numbered: int = 0
 
     def bind(self, node: Mapping[str, Any]) -> WireNode:
-        """`node` with every symbol replaced. Each change set gets an observation, named in `changes`."""
+        """Returns `node` with every symbol replaced. Each `changes` leaf gets an observation, named in `changes`."""
         kind = nodes.kind_of(node)
         match kind:
             case "scan":
@@ -71,7 +70,7 @@ class Binder:
                 return self._files(node, self.result)
             case "held":
                 return self._files(node, self.held)
-            case "files" | "empty" | "reference":
+            case "files" | "empty":
                 return dict(node)
             case "filter" | "project" | "join" | "aggregate" | "union" | "sort" | "limit" | "replicate" | "observe":
                 return self._over_inputs(node)
@@ -101,13 +100,10 @@ class Binder:
         self._numbered += 1
         name = f"source_{node['source']}_{self._numbered}"
         names[name] = node["source"]
-        observed = nodes.observe(name, metrics, node)
-        if "id" in node:  # a reference to this leaf must find the node that now stands for it
-            observed["id"] = node.pop("id")
-        return observed
+        return nodes.observe(name, metrics, node)
 
     def _among(self, node: Mapping[str, Any], among: Among, files: WireNode) -> WireNode:
-        """The rows that a look-up may find. Without it Spark would not know where to look before it has read all."""
+        """Returns the rows that a look-up may find. Without this filter Spark would have to read all rows first."""
         values = self.values.get((among.step, among.field))
         if values is None:
             return files
@@ -116,16 +112,10 @@ class Binder:
         wanted: Expr = fn("in", column, *(Lit(value, kind) for value in values))
         if among.nulls:
             wanted = fn("or", wanted, fn("isnull", column))
-        found = nodes.where([wanted], files)
-        if "id" in files:
-            found["id"] = files.pop("id")
-        return found
+        return nodes.where([wanted], files)
 
     def _at(self, source: int, moment: int | None) -> Position:
         return self.positions[-1 if moment is None else moment].get(source)
 
     def _files(self, node: Mapping[str, Any], listed: Files) -> WireNode:
-        bound = nodes.files(listed, nodes.stored_columns(node))
-        if "id" in node:
-            bound["id"] = node["id"]
-        return bound
+        return nodes.files(listed, nodes.stored_columns(node))

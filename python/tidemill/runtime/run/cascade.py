@@ -1,7 +1,7 @@
-"""REFRESH ... CASCADE: the views that a view reads are refreshed first, all at one pin of the base sources.
+"""REFRESH ... CASCADE: refreshes the upstream views of a view first, all at one pin of the base sources.
 
-So a view that reads one table along several ways sees one position of it, however much is written meanwhile.
-Each view is a run and a commit of its own: what was committed before a failure stays.
+So a view that reads one table in several ways sees one position of it, however much is written meanwhile. Each view
+has a run and a commit of its own. A failure leaves earlier commits in place.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from tidemill.runtime.run.perform import RunOptions, RunOutcome
 from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.views import View
 from tidemill.settings import PlannerSettings
-from tidemill.sources.registry import pin
+from tidemill.sources.adapters import pin
 
 ATTEMPTS = 3
-"""How often the views are analysed again because a table was replaced before its position was taken."""
+"""Most analyses of the views, if tables are replaced before their positions are taken."""
 
 
 def cascade(jvm: Jvm, view: View, wanted: RunOptions) -> RunRow:
-    """Refreshes what `view` reads, with output, then `view` as wanted; answers the row of `view`.
+    """Refreshes the upstream views with output, then `view` as wanted. Returns the row of `view`.
 
-    A view that has nothing to do costs no job and gets no run; a suspended one is refreshed like any other, for this is
-    by hand. FULL and the point count for `view` alone. A dry run writes nothing: what an upstream view would become
-    is planned, and its changes count as unknown.
+    A view with nothing to do costs no job and gets no run. A suspended view is refreshed like any other, because the
+    user asks for it. FULL and the point count for `view` alone. A dry run writes nothing: it plans the runs of upstream
+    views, whose changes count as unknown.
 
-    Raises RECURSIVE_VIEW; TIDEMILL_UPSTREAM_FAILED, naming the view, if one below fails; TIDEMILL_SOURCE_MOVED if
-    the sources cannot be pinned together; for `view` itself what REFRESH raises.
+    Raises RECURSIVE_VIEW; TIDEMILL_UPSTREAM_FAILED, naming the upstream view that fails; TIDEMILL_SOURCE_MOVED if the
+    sources cannot be pinned together; for `view` itself the errors of REFRESH.
     """
     settings = sessions.planner_settings(jvm)
     for _ in range(ATTEMPTS):
@@ -71,10 +71,10 @@ def _upstream_wants(view: View, dry: bool) -> RunOptions:
 
 
 def _pinned(jvm: Jvm, nodes: Sequence[ViewNode]) -> tuple[Mapping[str, Any], str | None]:
-    """Positions of all base sources by `_place`, taken in one call; and the name of a source that is not, or no
-    longer, the table or view that was analysed.
+    """Takes the positions of all base sources in one call. Returns them by `_place`, and the name of a source that is
+    not the table or view that was analysed (None: all are).
 
-    The views' last runs were read before this, so no pin is older than what a run stands at.
+    The views' last runs were read before, so no pin is older than the positions of a run.
     """
     ids = {node.view.location: node.view.definition.id for node in nodes}
     for node in nodes:
@@ -95,12 +95,12 @@ def _pinned(jvm: Jvm, nodes: Sequence[ViewNode]) -> tuple[Mapping[str, Any], str
 
 
 def _is_base(source: Source) -> bool:
-    """Whether it has a position and is no view."""
+    """Returns True if the source has a position and is no view."""
     return source["kind"] not in ("view", "static")
 
 
 def _place(source: Source) -> str:
-    """One text for one table, whichever view reads it."""
+    """Returns a text that identifies a table, whichever view reads it."""
     return json.dumps([source["kind"], source["id"], source["location"].get("options")], sort_keys=True)
 
 
@@ -110,7 +110,7 @@ def _place(source: Source) -> str:
 def _surveyed(
     node: ViewNode, pins: Mapping[str, Any], done: Mapping[str, RunOutcome], settings: PlannerSettings, dry: bool
 ) -> Situation:
-    """What a view of the graph faces: bases at the pins, views at the runs that this statement saw or made."""
+    """Returns the situation of a view of the graph: base sources at the pins, upstream views at their newest runs."""
     upstream = {n: done[location] for n, location in node.upstream.items()}
     at = {s["source"]: pins[_place(s)] for s in node.document["sources"] if _is_base(s)}
     sources = []
@@ -131,7 +131,7 @@ def _surveyed(
 
 
 def _expecting(situation: Situation, number: int, row: RunRow) -> Situation:
-    """`situation` with a source that another run would change, nobody knows by how much, nor to which position."""
+    """Returns `situation` with an unknown change of a source, to an unknown position, by another run."""
     reason = f"SOURCE_REWRITTEN: the next run of {row.view} would be full" if row.kind == "FULL" else None
 
     def changing(changes: Mapping[int, SourceChange]) -> dict[int, SourceChange]:

@@ -1,4 +1,4 @@
-"""One door to the JVM's `run`: every Spark job of a run goes through here and is counted here."""
+"""Calls the JVM's `run`: every Spark job of a run goes through here and is counted here."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.cost.costing import PAGE_ROWS
-from tidemill.runtime.run.expressions import partition_text
+from tidemill.runtime.run.row_expressions import partition_text
 from tidemill.wire import nodes
 from tidemill.wire.nodes import WireNode
 
 PARTITION = "_tidemill_partition_"
-"""Begin of the names of columns that part the rows of a write; no file holds them."""
+"""Prefix of the names of columns that partition the rows of a write; no file has them."""
 
 
 @dataclass(slots=True)
 class JobCost:
-    """What the jobs of one run cost: executor CPU milliseconds and number of Spark jobs."""
+    """The cost of the jobs of one run: executor CPU milliseconds and number of Spark jobs."""
 
     cpu_ms: float = 0.0
     jobs: int = 0
@@ -26,7 +26,7 @@ class JobCost:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Files that one step wrote, the rows in them, and what its observations saw (name -> metric -> value)."""
+    """The files that one step wrote, the number of rows in them, and its observations (name -> metric -> value)."""
 
     files: tuple[Mapping[str, Any], ...]
     rows: int
@@ -64,11 +64,11 @@ class SparkJobs:
     ) -> Written:
         """Writes `plan` as Parquet files into the new directory `path`.
 
-        `partitions`: columns of `columns` whose values part the rows into folders, outermost first, with names for
-        the folders. The columns stay in the files too: whoever reads a file by itself reads whole rows. The listing
-        then says for each file its `partition` (a list of texts, None for NULL) and its `folder`.
+        `partitions`: columns of `columns` whose values partition the rows into folders, outermost first, with names for
+        the folders. The columns stay in the files too, so that a file by itself has whole rows. The listing then gives
+        for each file its `partition` (a list of texts, None for NULL) and its `folder`.
 
-        `order`: the column that the rows of each file are in the order of, on small pages.
+        `order`: the column by which each file is sorted, on small pages.
         """
         sink: dict[str, Any] = {"kind": "parquet", "path": path, "files": wanted_files}
         if partitions:
@@ -85,7 +85,7 @@ class SparkJobs:
         return Written(tuple(answer["files"]), int(answer["rows"]), answer.get("observed") or {})
 
     def rows(self, plan: WireNode, columns: Sequence[tuple[int, str]], *, step: str) -> list[list[Any]]:
-        """The rows of `plan`, collected; for small answers only."""
+        """Collects the rows of `plan`; for small answers only."""
         answer = self._run(plan, {"kind": "rows", "columns": [list(c) for c in columns]}, step)
         return list(answer["rows"])
 

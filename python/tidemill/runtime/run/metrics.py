@@ -1,4 +1,4 @@
-"""What a run saw, out of the observations of its steps."""
+"""Computes the metrics of a run from the observations of its steps."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from tidemill.runtime.view.history import ChangeCounts
 
 
 def rows_in(binder: Binder, written: Iterable[Written], first: bool) -> ChangeCounts | None:
-    """Change rows that the run consumed, each source once.
+    """Returns the changed rows that the run read, each source counted once.
 
-    A source that several terms of a plan read is observed once per reading; a reading may be cut short (an empty
-    other side), so the largest counts. A first run: all rows of the sources. None if no change set was read.
+    A source that several terms of a plan read is observed once per reading. A reading may be cut short (by an empty
+    other side), so the largest count is taken. For a first run these are all rows of the sources. None if no changes
+    were read.
     """
     inserts: dict[int, int] = {}
     deletes: dict[int, int] = {}
@@ -38,10 +39,10 @@ def _raise(counts: dict[int, int], source: int, metrics: Mapping[str, object], n
 
 
 def value(written: Written, name: str, metric: str) -> int:
-    """What the observation `name` saw; 0 for a sum over nothing."""
+    """Returns a metric of the observation `name`; 0 for a sum over nothing."""
     return int((written.observed.get(name) or {}).get(metric) or 0)
 
 
 def net(written: Written, name: str) -> ChangeCounts:
-    """Net inserts and deletes that the observation `name` saw."""
+    """Returns the net inserts and deletes of the observation `name`."""
     return ChangeCounts(value(written, name, "inserts"), value(written, name, "deletes"))

@@ -1,4 +1,4 @@
-"""One run of a view whose sources are pinned: whether there is anything to do, how, and its row."""
+"""Performs one run of a view with pinned sources: decides if there is anything to do, plans, runs, makes the row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidemill.search.contract.run_plan import RunPlan
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What is asked of a run: FULL recomputes; without output the data is held back; a dry run only plans."""
+    """The options of a run. `full`: recompute. `output`: change the content. `dry`: only plan."""
 
     occasion: Occasion
     full: bool = False
@@ -29,17 +29,16 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """The answer of a run, and the newest commit of the view after it (None: a view without any)."""
+    """The row of a run, and the newest record of the view after it (None: the view has none)."""
 
     row: RunRow
     head: RunRecord | None
 
 
 def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: RunOptions) -> RunOutcome:
-    """Runs `view` at the positions of `situation`; `jvm` is the caller's session, which only learns of the new content.
+    """Runs `view` at the positions of `situation`. `jvm`: the caller's session, which is told of the new content.
 
-    Raises TIDEMILL_NOT_INCREMENTAL (STRICT), TIDEMILL_CONCURRENT_REFRESH; whatever is raised, nothing of the run is
-    left.
+    Raises TIDEMILL_NOT_INCREMENTAL (STRICT), TIDEMILL_CONCURRENT_REFRESH. After any error nothing of the run is left.
     """
     occasion = wanted.occasion
     lost = view.lost() if situation.head is not None else Lost(None, {})
@@ -72,7 +71,7 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Ru
 
 
 def _may_work_early(situation: Situation, lost: Lost) -> bool:
-    """Whether a run without output can do anything for the next one that has output: not for one that must be full."""
+    """Returns True if a run without output can do early work for the due run: not if that must be full."""
     if lost.content is not None or situation.policy == "FULL":
         return False
     return situation.data_reason() is None
@@ -85,7 +84,7 @@ def _early(view: View, situation: Situation, occasion: Occasion, lost: Lost) -> 
 
 
 def _no_data(view: View, situation: Situation, occasion: Occasion) -> RunRow:
-    """The answer of a run that had nothing to do: no file, no number, no job."""
+    """Returns the row of a run that had nothing to do: it has no files, no number and no jobs."""
     head = view.head
     assert head is not None, "a view that was never run always has something to do"
     return replace(

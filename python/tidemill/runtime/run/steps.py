@@ -1,4 +1,4 @@
-"""Carries out the steps of a run's plan: each is one write of Spark's, after which the next ones read its files."""
+"""Executes the steps of a run's plan. Each step is one write by Spark, whose files later steps can read."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tidemill.runtime.before import sessions
 from tidemill.runtime.before.situation import Situation
 from tidemill.runtime.run.apply import partition_ids
 from tidemill.runtime.run.binder import Binder
-from tidemill.runtime.run.expressions import ROWS, observed_values, signed_counts
 from tidemill.runtime.run.jobs import SparkJobs, Written
+from tidemill.runtime.run.row_expressions import ROWS, observed_values, signed_counts
 from tidemill.runtime.storage.files import parent
 from tidemill.runtime.storage.stage import Stage
 from tidemill.runtime.view.record import StoredPiece, StoredState
@@ -23,14 +23,14 @@ from tidemill.search.contract.run_plan import RunPlan, Step
 from tidemill.wire import nodes, questions
 
 FEW_KEYS = 50
-"""Keys that are looked up without compiled code: the rows of their pages are few enough to be interpreted."""
+"""Most keys of a look-up that is interpreted: the rows of their pages are too few for compiled code to pay."""
 VALUES = "values"
 """The observation of the keys that a step writes."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What the steps wrote, by step and by target; `pieces`: of each state, as they are by now."""
+    """The output of the steps, by step and by target. `pieces`: the present pieces of each state."""
 
     written: dict[str, Written]
     pieces: dict[str, tuple[StoredPiece, ...]]
@@ -39,7 +39,7 @@ class Outcome:
     held: Written | None = None
 
     def emptied(self, plan: RunPlan) -> set[str]:
-        """Folders of segments in which there is no row: no state has them."""
+        """Returns the folders of segments without rows, which belong to no state."""
         segments = (self.written[s.name] for s in plan.steps if s.mode == "segment")
         return {parent(str(f["path"])) for written in segments if written.rows == 0 for f in written.files}
 
@@ -56,7 +56,7 @@ class Outcome:
             case "held":
                 self.held = written
             case "shared":
-                pass  # its readers find it by the step's name
+                pass  # later steps find it by the step's name
             case _:
                 assert_never(step.target)
 
@@ -70,10 +70,10 @@ def carry_out(
     states: Mapping[str, StoredState],
     partitions: Sequence[str],
 ) -> Outcome:
-    """Writes what the steps of a plan write, one after the other; what they hand on to each other is gone then.
+    """Executes the steps of a plan one after the other. Removes the files that only later steps read.
 
-    `states`: as the last run left them. `partitions`: the names of columns that part the result. `binder` knows
-    afterwards what the steps wrote. Raises `JvmFailure`.
+    `states`: as the last run left them. `partitions`: the names of columns that partition the result. `binder` gets the
+    files of the steps. Raises `JvmFailure`.
     """
     outcome = Outcome({}, {name: s.pieces for name, s in states.items()})
     asked = {pair for step in plan.steps for pair in questions.values_looked_up(step.plan)}
@@ -104,7 +104,7 @@ def _written(
     partitions: Sequence[str],
     asked: Collection[tuple[str, str]],
 ) -> Written:
-    """`asked`: steps and fields whose values later steps look up."""
+    """Executes a step. `asked`: steps and fields whose values later steps look up."""
     plan = binder.bind(step.plan)
     columns = [(c, n) for c, n in step.columns]
     values = [(n, observed_values(Col(c), LOOKED_UP_KEYS)) for c, n in columns if (step.name, n) in asked]
@@ -132,7 +132,7 @@ def _written(
 
 
 def _pieces(step: Step, before: tuple[StoredPiece, ...], written: Written) -> tuple[StoredPiece, ...]:
-    """The pieces of a state after a step that wrote one; a segment without rows is none."""
+    """Returns the pieces of a state after a step that wrote one. A segment without rows is no piece."""
     match step.mode:
         case "segment" if written.rows == 0:
             return before

@@ -1,1 +1,1 @@
-"""The statements, a file each, and the way to them."""
+"""Executes the statements: a file for each, and the dispatch to them."""

@@ -9,7 +9,7 @@ from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.runtime.before import analysis, graph, planning, sessions
 from tidemill.runtime.before.foresight import foreseen_of
-from tidemill.runtime.fill.replace import alter_query
+from tidemill.runtime.load.replace import alter_query
 from tidemill.runtime.view import arrivals, catalog, views
 from tidemill.runtime.view.views import View
 from tidemill.sql.statements import (
@@ -26,10 +26,12 @@ from tidemill.sql.statements import (
 
 
 def alter(jvm: Jvm, statement: Alter, sql: str, warnings: list[str]) -> list[list[Any]]:
-    """Raises TIDEMILL_NOT_FOUND, TIDEMILL_NOT_AN_INCREMENTAL_VIEW; TIDEMILL_ALREADY_EXISTS for a new name that is
-    taken, RECURSIVE_VIEW for one that the query reads; TIDEMILL_INVALID_CLAUSE for EXPECT;
-    UNSET_NONEXISTENT_PROPERTIES; TIDEMILL_NOT_INCREMENTAL, TIDEMILL_SOURCE_WITHOUT_CHANGES for a policy that the query
-    cannot have; TIDEMILL_CONCURRENT_REFRESH if another ALTER came first; what CREATE raises for AS.
+    """Executes an action of ALTER. Returns no rows.
+
+    Raises TIDEMILL_NOT_FOUND, TIDEMILL_NOT_AN_INCREMENTAL_VIEW; TIDEMILL_ALREADY_EXISTS for a new name that is taken,
+    RECURSIVE_VIEW for one that the query reads; TIDEMILL_INVALID_CLAUSE for EXPECT; UNSET_NONEXISTENT_PROPERTIES;
+    TIDEMILL_NOT_INCREMENTAL, TIDEMILL_SOURCE_WITHOUT_CHANGES for a policy that the query cannot have;
+    TIDEMILL_CONCURRENT_REFRESH if another ALTER came first; for AS, the errors of CREATE.
     """
     view = views.find(jvm, statement.name)
     match statement.action:
@@ -47,7 +49,7 @@ def alter(jvm: Jvm, statement: Alter, sql: str, warnings: list[str]) -> list[lis
 
 
 def _rename(jvm: Jvm, view: View, name: tuple[str, ...]) -> None:
-    """Another name in the same database, as Spark's tables; no file moves."""
+    """Renames the view within its database, as Spark does with tables. No file moves."""
     old = view.definition.name
     qualified = catalog.qualify(jvm, name if len(name) > 1 else (*old[:-1], *name))
     if qualified[:-1] != old[:-1]:
@@ -68,7 +70,7 @@ def _check(jvm: Jvm, view: View, action: Action) -> None:
             with analysis.analysed_again(working, view.definition) as document:
                 analysis.check_findings(document, policy)
                 terms = replace(view.definition.terms, policy=policy)
-                planning.filling(working, document, terms, sessions.planner_settings(jvm))
+                planning.initial_load(working, document, terms, sessions.planner_settings(jvm))
         case SetPolicy("AUTO") if view.definition.create.policy == "FULL":
             working = sessions.working(jvm, view.definition.settings)
             with analysis.analysed_again(working, view.definition) as document:
@@ -93,11 +95,11 @@ def _check(jvm: Jvm, view: View, action: Action) -> None:
 
 
 def _dated(view: View, action: Action) -> Action:
-    """EXPECT with the run after which it is said."""
+    """Returns the action; SET EXPECT gets the number of the last run."""
     return replace(action, run=view.head.run if view.head else None) if isinstance(action, SetExpect) else action
 
 
 def _tell_readers(view: View, action: Action) -> None:
-    """Comment and properties stand in the catalog entry too, and in a Delta table."""
+    """Writes a new comment or new properties to the catalog entry too, and to a Delta table."""
     if isinstance(action, SetComment | SetProperties | UnsetProperties):
         view.amended(action).describe()

@@ -1,7 +1,7 @@
-"""CREATE INCREMENTAL VIEW: check, fill, commit, publish; the catalog entry comes last.
+"""CREATE INCREMENTAL VIEW: checks, loads, commits, publishes; the catalog entry comes last.
 
-Whatever fails on the way, nothing is left: no file, no folder that was not there before, no catalog entry. Where the
-location holds the same view already, that one is attached instead; OR REPLACE switches a view that exists.
+A failure on the way leaves nothing: no file, no new folder, no catalog entry. If the location has the same view
+already, that view is attached instead. OR REPLACE switches a view that exists to the new query.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.runtime.before import planning, sessions
-from tidemill.runtime.fill import adopt as attach
-from tidemill.runtime.fill.draft import Draft, drafted
-from tidemill.runtime.fill.replace import replace_view
+from tidemill.runtime.load import adopt as attach
+from tidemill.runtime.load.draft import Draft, drafted
+from tidemill.runtime.load.replace import replace_view
 from tidemill.runtime.run import attempt as running
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import Files, UndecidedError, child
@@ -29,18 +29,18 @@ from tidemill.sql.statements import Create
 
 @dataclass(frozen=True, slots=True)
 class ViewLocation:
-    """Where the view will lie, qualified; `owned`: chosen by Tidemill, so that DROP removes it."""
+    """The qualified location of the view. `owned`: chosen by Tidemill, so that DROP removes it."""
 
     location: str
     owned: bool
 
 
 def create(jvm: Jvm, statement: Create, sql: str, warnings: list[str]) -> list[list[object]]:
-    """Creates the view, and fills it unless INITIALIZE DEFERRED.
+    """Creates the view, with an initial load unless INITIALIZE DEFERRED. Returns no rows.
 
     Raises TIDEMILL_CATALOG_UNSUPPORTED, TIDEMILL_ALREADY_EXISTS, TIDEMILL_LOCATION_NOT_EMPTY,
     TIDEMILL_LOCATION_MISMATCH, TIDEMILL_COLUMN_MISMATCH, TIDEMILL_TEMPORARY_OBJECT, TIDEMILL_NON_DETERMINISTIC,
-    TIDEMILL_NOT_INCREMENTAL, TIDEMILL_SOURCE_WITHOUT_CHANGES, and whatever Spark says about the query.
+    TIDEMILL_NOT_INCREMENTAL, TIDEMILL_SOURCE_WITHOUT_CHANGES, and Spark's own errors for the query.
     """
     name = catalog.qualify(jvm, statement.name)
     if (found := catalog.lookup(jvm, name)) is not None:
@@ -75,7 +75,7 @@ def _make(jvm: Jvm, files: Files, definition: Definition, draft: Draft) -> None:
     view = View(definition, files)
     create = definition.create
     settings = sessions.planner_settings(jvm)
-    situation, plan = planning.filling(draft.working, draft.document, definition.terms, settings)
+    situation, plan = planning.initial_load(draft.working, draft.document, definition.terms, settings)
     view.result.check()
     with _nothing_left(view), writers.writing(files, definition.location):
         if not files.write_new(child(definition.location, VIEW_FILE), definition.to_json()):
@@ -106,7 +106,7 @@ class _TakenError(TidemillError):
 
 @contextmanager
 def _nothing_left(view: View) -> Iterator[None]:
-    """Removes what the statement made at the location, and the folders above that it had to make, if it fails."""
+    """Removes what the statement made at the location, and the folders above that it made, if the block fails."""
     files, location = view.files, view.location
     root = _first_missing(files, location)
     try:
@@ -123,7 +123,7 @@ def _nothing_left(view: View) -> Iterator[None]:
 
 
 def _first_missing(files: Files, location: str) -> str | None:
-    """The topmost folder on the way to `location` that does not exist yet; None if all do."""
+    """Returns the topmost folder of the path `location` that does not exist yet; None if all exist."""
     missing = None
     path = location.rstrip("/")
     while path.count("/") > 2 and not files.exists(path):

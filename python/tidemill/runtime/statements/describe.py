@@ -16,8 +16,8 @@ from tidemill.sql.statements import Describe
 DescribeRow = tuple[str, str, str | None]
 
 
-def describe(jvm: Jvm, statement: Describe, sql: str, warnings: list[str]) -> list[list[Any]]:
-    """Rows col_name, data_type, comment.  Raises TIDEMILL_NOT_FOUND, TIDEMILL_NOT_AN_INCREMENTAL_VIEW."""
+def describe(jvm: Jvm, statement: Describe) -> list[list[Any]]:
+    """Returns rows col_name, data_type, comment. Raises TIDEMILL_NOT_FOUND, TIDEMILL_NOT_AN_INCREMENTAL_VIEW."""
     view = views.find(jvm, statement.name)
     lines: list[DescribeRow] = [(c.name, type_text(c.type), c.comment) for c in view.definition.columns]
     ignored = not_in_effect(view.definition.create)

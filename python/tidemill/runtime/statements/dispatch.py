@@ -1,10 +1,9 @@
-"""From a parsed statement to the function that executes it."""
+"""Calls the function that executes a statement."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, assert_never
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.runtime.statements.alter import alter
@@ -17,43 +16,58 @@ from tidemill.runtime.statements.show import show_create, show_refreshes, show_v
 from tidemill.runtime.statements.vacuum import vacuum
 from tidemill.runtime.statements.verify import verify
 from tidemill.sql.codec import from_json
-from tidemill.sql.statements import Statement
-
-AnswerRows = list[list[Any]]
-
-
-@dataclass(slots=True)
-class StatementAnswer:
-    """Rows in the cell encoding of the bridge, and warnings for the log."""
-
-    rows: AnswerRows = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-
-
-Handler = Callable[[Jvm, Any, str, list[str]], AnswerRows]
-
-# kind of statement -> function(jvm, statement, text, warnings) -> rows
-HANDLERS: Mapping[str, Handler] = {
-    "create": create,
-    "refresh": refresh,
-    "vacuum": vacuum,
-    "verify": verify,
-    "explain": explain,
-    "show_views": show_views,
-    "show_refreshes": show_refreshes,
-    "show_create": show_create,
-    "describe": describe,
-    "alter": alter,
-    "drop": drop,
-}
+from tidemill.sql.statements import (
+    Alter,
+    Create,
+    Describe,
+    Drop,
+    Explain,
+    Refresh,
+    ShowCreate,
+    ShowRefreshes,
+    ShowViews,
+    Statement,
+    Vacuum,
+    Verify,
+)
 
 
-def execute(jvm: Jvm, statement: Statement | Mapping[str, Any], sql: str) -> dict[str, Any]:
-    """Executes one statement in the session of `jvm`: {"rows": [[cell...]...], "warnings": [text...]}.
+def execute(jvm: Jvm, document: Mapping[str, Any], sql: str) -> dict[str, Any]:
+    """Executes a statement, given as JSON, in the session of `jvm`: {"rows": [[cell...]...], "warnings": [text...]}.
+
+    `sql` is its text. Cells are in the encoding of the bridge.
 
     Raises TidemillError, or JvmFailure for an error of Spark's.
     """
-    parsed = from_json(statement) if isinstance(statement, Mapping) else statement
-    answer = StatementAnswer()
-    answer.rows = HANDLERS[parsed.kind](jvm, parsed, sql, answer.warnings)
-    return {"rows": answer.rows, "warnings": answer.warnings}
+    warnings: list[str] = []
+    rows = _rows(jvm, from_json(document), sql, warnings)
+    return {"rows": rows, "warnings": warnings}
+
+
+def _rows(jvm: Jvm, statement: Statement, sql: str, warnings: list[str]) -> list[list[Any]]:
+    """Executes a statement and returns its rows; appends to `warnings`."""
+    match statement:
+        case Create():
+            return create(jvm, statement, sql, warnings)
+        case Alter():
+            return alter(jvm, statement, sql, warnings)
+        case Drop():
+            return drop(jvm, statement, warnings)
+        case Refresh():
+            return refresh(jvm, statement)
+        case Verify():
+            return verify(jvm, statement)
+        case Vacuum():
+            return vacuum(jvm, statement)
+        case Explain():
+            return explain(jvm, statement)
+        case Describe():
+            return describe(jvm, statement)
+        case ShowViews():
+            return show_views(jvm, statement)
+        case ShowRefreshes():
+            return show_refreshes(jvm, statement)
+        case ShowCreate():
+            return show_create(jvm, statement)
+        case _:
+            assert_never(statement)

@@ -1,4 +1,4 @@
-"""DROP INCREMENTAL VIEW: the catalog entry, and the files of a view that was created without LOCATION."""
+"""DROP INCREMENTAL VIEW: removes the catalog entry, and the files of a view that was created without LOCATION."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from tidemill.runtime.view.views import View
 from tidemill.sql.statements import Drop
 
 DAMAGE = (ValueError, KeyError, TypeError, FileNotFoundError)
-"""What opening a view raises whose files are damaged or gone: it can be dropped all the same."""
+"""The errors on opening a view whose files are damaged or gone. It can be dropped all the same."""
 
 
-def drop(jvm: Jvm, statement: Drop, sql: str, warnings: list[str]) -> list[list[Any]]:
-    """Raises TIDEMILL_NOT_FOUND (not with IF EXISTS), TIDEMILL_NOT_AN_INCREMENTAL_VIEW.
+def drop(jvm: Jvm, statement: Drop, warnings: list[str]) -> list[list[Any]]:
+    """Drops the view. Returns no rows.
 
-    The entry goes first: a view that is half removed must not be readable.
+    The catalog entry goes first: a view that is half removed must not be readable.
+
+    Raises TIDEMILL_NOT_FOUND (not with IF EXISTS), TIDEMILL_NOT_AN_INCREMENTAL_VIEW.
     """
     try:
         entry = views.entry(jvm, statement.name)
@@ -37,11 +39,11 @@ def drop(jvm: Jvm, statement: Drop, sql: str, warnings: list[str]) -> list[list[
             view = views.at_location(files, location, entry.name)
     owned = first is not None and first.owns_files and catalog.KEEP_FILES not in entry.properties
     if owned and view is not None:
-        # Should this process die between entry and files, the next CREATE knows that they are nobody's.
+        # If this process dies between entry and files, the mark tells the next CREATE that the files can go.
         files.write(child(view.location, DROPPING), str(view.next_run))
     catalog.drop_entry(jvm, entry.name)
     if first is not None:
-        known = view or View(first, files)  # what is damaged may have been another query; the first is better than none
+        known = view or View(first, files)  # the newest definition may be damaged; the first is better than none
         leases.give_up(known)
     if owned:
         removal.remove(files, str(location))
@@ -57,6 +59,6 @@ def drop(jvm: Jvm, statement: Drop, sql: str, warnings: list[str]) -> list[list[
 
 
 def _first(files: Files, location: str) -> Definition | None:
-    """The definition that CREATE made, which says whether the files go with the view: not if it was told the place."""
+    """Returns the definition that CREATE made, which tells if the view owns its files; None if it is gone."""
     text = files.read(child(location, VIEW_FILE))
     return None if text is None else Definition.from_json(text, location)

@@ -1,4 +1,4 @@
-"""EXPLAIN INCREMENTAL: what the planner does for a view, for a CREATE statement, or for a bare query."""
+"""EXPLAIN INCREMENTAL: shows the plan for a view, for a CREATE statement, or for a bare query."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.sql.statements import Create, Explain, OnDemand, Point
 
 RUNS_SHOWN = 5
-"""Earlier runs that EXPLAIN INCREMENTAL COST sets beside the plan."""
+"""Number of earlier runs that EXPLAIN INCREMENTAL COST shows beside the plan."""
 
 
-def explain(jvm: Jvm, statement: Explain, sql: str, warnings: list[str]) -> list[list[Any]]:
-    """One row, one column: the plan as the statement's mode shows it.  Nothing is written, no Spark job runs."""
+def explain(jvm: Jvm, statement: Explain) -> list[list[Any]]:
+    """Returns one row of one column: the plan in the statement's mode. Nothing is written, no Spark job runs."""
     if statement.view is not None:
         return [[_with_what_was(views.find(jvm, statement.view), jvm, statement.mode)]]
     create = statement.create
@@ -37,14 +37,14 @@ def explain(jvm: Jvm, statement: Explain, sql: str, warnings: list[str]) -> list
 
 
 def _with_what_was(view: View, jvm: Jvm, mode: str) -> str:
-    """The plan of a view's next run, with sizes of its states, and beside costs those of earlier runs."""
+    """Returns the plan of a view's next run, with the sizes of its states; in mode COST also costs of earlier runs."""
     stored = {name: state.bytes for name, state in view.head.states.items()} if view.head is not None else {}
     text = explained(_of_view(jvm, view), mode, stored)
     return "\n".join((text, *_measured(view))) if mode == "COST" else text
 
 
 def _measured(view: View) -> Iterator[str]:
-    """What was estimated for the last runs, and what they took."""
+    """Yields a line for each of the last runs, with its estimated and its measured cost."""
     for row in view.history(RUNS_SHOWN):
         if row.estimated_cost and row.measured_cost is not None:
             yield (
@@ -54,7 +54,7 @@ def _measured(view: View) -> Iterator[str]:
 
 
 def _of_view(jvm: Jvm, view: View) -> ExplainedPlan:
-    """The plan of the next run at the present positions; with nothing new, of a run after a small change."""
+    """Returns the plan of the next run at the present positions; without changes, of a run after a small change."""
     working = sessions.working(jvm, view.definition.settings)
     with analysis.analysed_again(working, view.definition) as document:
         situation = survey(working, document, view.head, view.definition.terms, sessions.planner_settings(jvm))
@@ -71,16 +71,16 @@ def _of_view(jvm: Jvm, view: View) -> ExplainedPlan:
 
 
 def _of_create(jvm: Jvm, create: Create) -> ExplainedPlan:
-    """The plan of a run after a small change, right after the filling."""
+    """Returns the plan of a run after a small change, right after the initial load."""
     with _analysed(jvm, create) as (situation, outlook):
-        filling = planning.plan(situation, PlanInputs("FIRST"))
-        planning.check_policy(situation, filling)
-        after = planning.steady(situation, frozenset(s.name for s in filling.states))
+        loaded = planning.plan(situation, PlanInputs("FIRST"))
+        planning.check_policy(situation, loaded)
+        after = planning.steady(situation, frozenset(s.name for s in loaded.states))
         return _of_cycle(after, 1, outlook)
 
 
 def _of_cycle(situation: Situation, number: int, outlook: Outlook, past: Past = NOTHING_PAST) -> ExplainedPlan:
-    """The plan of a point and of all after it until the next with output, which are planned together."""
+    """Returns the plan of a point and all later ones up to the next with output, which are planned together."""
     forced, point = planning.forced(situation, requested=False), outlook.schedule[number - 1]
     if forced is None and not point.output:
         return planning.explained_early(situation, number, outlook)

@@ -1,4 +1,4 @@
-"""REFRESH INCREMENTAL VIEW: one run of one point, now; with CASCADE, of the views below it first."""
+"""REFRESH INCREMENTAL VIEW: runs one point now; with CASCADE, runs its upstream views first."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tidemill.runtime.view.views import View
 from tidemill.sql.statements import Refresh
 
 
-def refresh(jvm: Jvm, statement: Refresh, sql: str, warnings: list[str]) -> list[list[Any]]:
-    """Runs a point by hand; answers its row.
+def refresh(jvm: Jvm, statement: Refresh) -> list[list[Any]]:
+    """Runs a point by hand. Returns the row of the run.
 
     Raises TIDEMILL_NOT_FOUND, TIDEMILL_NO_SUCH_POINT, TIDEMILL_SCHEMA_CHANGED, TIDEMILL_FUNCTION_MISSING,
-    TIDEMILL_NOT_INCREMENTAL (STRICT), TIDEMILL_CONCURRENT_REFRESH; whatever is raised, nothing of the run is left.
-    With CASCADE also what `cascade.cascade` raises.
+    TIDEMILL_NOT_INCREMENTAL (STRICT), TIDEMILL_CONCURRENT_REFRESH; with CASCADE also the errors of `cascade.cascade`.
+    After any error nothing of the run is left.
     """
     view = views.find(jvm, statement.name)
     points = view.definition.create.schedule
@@ -44,7 +44,7 @@ def refresh(jvm: Jvm, statement: Refresh, sql: str, warnings: list[str]) -> list
 
 
 def _alone(jvm: Jvm, view: View, wanted: RunOptions) -> RunRow:
-    """A run of `view` in a session of its own, over its sources as they are."""
+    """Runs `view` in a working session, over its sources as they are now."""
     view.publish_if_behind()
     working = sessions.working(jvm, view.definition.settings)
     with analysis.analysed_again(working, view.definition, view.head) as document:

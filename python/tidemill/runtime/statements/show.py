@@ -16,8 +16,8 @@ UNREADABLE = "UNREADABLE"
 """Status of a view whose files are gone, damaged, or out of reach."""
 
 
-def show_views(jvm: Jvm, statement: ShowViews, sql: str, warnings: list[str]) -> list[list[Any]]:
-    """Rows namespace, viewName, status, policy, lastRun, lastOutputAt, by name."""
+def show_views(jvm: Jvm, statement: ShowViews) -> list[list[Any]]:
+    """Returns rows namespace, viewName, status, policy, lastRun, lastOutputAt, by name."""
     database = None
     if statement.database is not None:
         *qualifier, database = statement.database
@@ -33,24 +33,24 @@ def show_views(jvm: Jvm, statement: ShowViews, sql: str, warnings: list[str]) ->
 
 
 def _state_of(jvm: Jvm, entry: CatalogEntry) -> list[Any]:
-    """Status, policy, lastRun and lastOutputAt; of one view whose files cannot be read, that this is so."""
+    """Returns status, policy, lastRun and lastOutputAt; UNREADABLE for a view whose files cannot be read."""
     try:
         view = views.open_entry(jvm, entry)
         policy = view.definition.create.policy
-    except Exception:  # whatever is wrong with it, the others are to be seen
+    except Exception:  # the others are shown whatever is wrong with this one
         return [UNREADABLE, None, None, None]
     head = view.head
     return [view.status, policy, head.run if head else None, head.output_at if head else None]
 
 
-def show_refreshes(jvm: Jvm, statement: ShowRefreshes, sql: str, warnings: list[str]) -> list[list[Any]]:
-    """The history, newest first."""
+def show_refreshes(jvm: Jvm, statement: ShowRefreshes) -> list[list[Any]]:
+    """Returns the history, newest first."""
     view = views.find(jvm, statement.name)
     return [row.cells() for row in view.history(statement.limit)]
 
 
-def show_create(jvm: Jvm, statement: ShowCreate, sql: str, warnings: list[str]) -> list[list[Any]]:
-    """One row: a CREATE statement that makes the view again, wherever it is run."""
+def show_create(jvm: Jvm, statement: ShowCreate) -> list[list[Any]]:
+    """Returns one row: a CREATE statement that creates the view again, wherever it is run."""
     view = views.find(jvm, statement.name)
     create = view.definition.create
     columns = tuple(ColumnClause(c.name, c.comment) for c in view.definition.columns) if create.columns else ()

@@ -1,8 +1,8 @@
 """VACUUM INCREMENTAL VIEW: removes files that nothing needs any more.
 
-What is needed: everything of the last two runs; of older runs, what was live at some moment within the retention; what
-a view above has yet to read; what a live writer has written and not committed. The definition in force and the
-manifests stay. Of the log, the rows of all runs stay, those of the oldest in checkpoints in place of their entries.
+These files are needed: all of the last two runs; files of older runs that were live within the retention; changes that
+a downstream view has yet to read; files that a live writer has not committed yet. The definition in force and the
+manifests stay. The log keeps the rows of all runs; those of the oldest runs are in checkpoints, in place of entries.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ RETAIN_HOURS = 168.0
 KEPT_RUNS = 2
 KEPT_FOLDERS = tuple(f"{folder}/" for folder in (*results.FOLDERS, log.CHECKPOINTS, leases.FOLDER))
 CLOCKS_MS = 60_000
-"""By how much the clocks of writer, file system and this process may differ."""
+"""Most milliseconds by which the clocks of writer, file system and this process may differ."""
 _HOUR_US = 3_600_000_000
 _ENTRY = re.compile(r"^(\d{20})\.json$")
 _NUMBER = re.compile(r"^(\d{20})[-.]")
-"""In the name of an entry and of what was written beside it."""
+"""Matches the number in the name of an entry, and of a file that was written beside it."""
 _BESIDE = re.compile(r"^(\d{20})-\w+\.\d+\.json$")
 
 
-def vacuum(jvm: Jvm, statement: Vacuum, sql: str, warnings: list[str]) -> list[list[Any]]:
-    """Removes the files, answers their paths; with DRY RUN only the latter.  No Spark job runs."""
+def vacuum(jvm: Jvm, statement: Vacuum) -> list[list[Any]]:
+    """Removes the files and returns their paths, one row each; with DRY RUN only returns them. No Spark job runs."""
     view = views.find(jvm, statement.name)
     if not statement.dry_run:
         view.publish_if_behind()
     hours = RETAIN_HOURS if statement.retain_hours is None else statement.retain_hours
-    # In this order: a file that is listed is of a writer that is still marked, or of a run that is in the log by now.
+    # In this order: the writer of a listed file either still has its mark, or its run is in the log by now.
     found = view.files.list(view.location, recursive=True)
     since = writers.live_since(view.files, view.location)
     view = views.find(jvm, statement.name)
@@ -58,7 +58,7 @@ def vacuum(jvm: Jvm, statement: Vacuum, sql: str, warnings: list[str]) -> list[l
 
 
 def _needed_records(view: View, hours: float, oldest_needed: int | None) -> list[RunRecord]:
-    """The last two runs, those whose files were live within the retention, and all that views above have not read."""
+    """Returns the last two runs, runs that were live within the retention, and runs that downstream views must read."""
     cutoff = time.time_ns() // 1000 - round(hours * _HOUR_US)
     found: list[RunRecord] = []
     superseded_at: int | None = None
@@ -73,10 +73,10 @@ def _needed_records(view: View, hours: float, oldest_needed: int | None) -> list
 
 
 def _coverable(view: View, records: Iterable[RunRecord]) -> int:
-    """How many of the oldest runs need no entry any more, in whole checkpoints."""
+    """Returns the number of the oldest runs that need no entry any more, in whole checkpoints."""
     needed = [record.run for record in records]
     if view.head is not None and view.head.output_run is not None:
-        needed.append(view.head.output_run)  # what views above read, however many runs without output followed
+        needed.append(view.head.output_run)  # downstream views read it, however many runs without output followed
     return min(needed, default=0) // log.SPAN * log.SPAN
 
 
@@ -121,14 +121,14 @@ def _paths(record: RunRecord) -> Iterator[str]:
 
 
 def _plain(path: str) -> str:
-    """A path in one spelling, however many slashes follow its scheme."""
+    """Returns a path in one spelling, however many slashes follow its scheme."""
     return re.sub(r"^(\w+):/+", r"\1:/", path)
 
 
 def _beside_named(view: View, location: str, found: Iterable[Status], covered: int) -> set[str]:
-    """The files beside entries that an entry from `covered` on refers to, whichever run wrote them.
+    """Returns the files beside entries that an entry from `covered` on names, whichever run wrote them.
 
-    A run whose entry is not there yet names no others than these and its own, which are a live writer's; see `log`.
+    A run without an entry yet names only these and its own files, which belong to a live writer; see `log`.
     """
     folder = child(location, log.FOLDER)
     names = [status.name for status in found if parent(status.path) == folder]
@@ -140,13 +140,13 @@ def _beside_named(view: View, location: str, found: Iterable[Status], covered: i
 
 
 def _remove_empty_folders(files: Files, location: str) -> None:
-    """Folders of runs and of states in which no file is left, and those that Spark makes in them to write."""
+    """Removes folders of runs and of states without files, and the folders that Spark makes in them to write."""
     runs = [s.path for s in files.list(location) if s.folder and s.name.startswith("data-")]
     runs += [s.path for s in files.list(child(location, "_tidemill", "delta"))]
     states = [s.path for s in files.list(child(location, "_tidemill", "state"))]
     runs += [s.path for state in states for s in files.list(state)]
     empty = [path for run in runs for path in _without_files(files, run)]
-    # Looked at again, now that the folders are listed: a run that began meanwhile may have made one to write into.
+    # Checked again after the folders are listed: a run that began meanwhile may have made one to write into.
     if writers.live_since(files, location) is None:
         files.delete(empty)
     files.delete_empty(states)
@@ -154,14 +154,14 @@ def _remove_empty_folders(files: Files, location: str) -> None:
 
 
 def _without_files(files: Files, folder: str) -> list[str]:
-    """The folder if no file lies anywhere below it, else those directly in it of which that is true."""
+    """Returns the folder if there is no file anywhere below it, else the folders directly in it without files."""
     found = files.list(folder)
     empty = [s.path for s in found if s.folder and not files.list(s.path, recursive=True)]
     return [folder] if len(empty) == len(found) else empty
 
 
 def _partition_folders(files: Files, location: str) -> Iterator[str]:
-    """The folders of partitions, those within others included."""
+    """Yields the folders of partitions, with those within others."""
     for found in files.list(location):
         if found.folder and "=" in found.name:
             yield found.path

@@ -1,4 +1,4 @@
-"""VERIFY INCREMENTAL VIEW: recompute at the recorded positions and compare."""
+"""VERIFY INCREMENTAL VIEW: recomputes the query at the recorded positions and compares."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from tidemill.runtime.run.binder import Binder
 from tidemill.runtime.run.jobs import JobCost, SparkJobs
 from tidemill.runtime.view import views
 from tidemill.runtime.view.record import RunRecord
-from tidemill.sources.registry import describe_position, pin
+from tidemill.sources.adapters import describe_position, pin
 from tidemill.sql.statements import Verify
 from tidemill.wire.query_document import read_query
 
 
-def verify(jvm: Jvm, statement: Verify, sql: str, warnings: list[str]) -> list[list[Any]]:
-    """One row: matches, missing, unexpected.
+def verify(jvm: Jvm, statement: Verify) -> list[list[Any]]:
+    """Returns one row: matches, missing, unexpected.
 
-    Raises TIDEMILL_NOT_FILLED, and TIDEMILL_HISTORY_GONE if a source no longer holds the position that the view
-    stands at.
+    Raises TIDEMILL_NOT_FILLED, and TIDEMILL_HISTORY_GONE if a source no longer has the position of the view's content.
     """
     view = views.find(jvm, statement.name)
     definition, head = view.definition, view.head
@@ -41,7 +40,7 @@ def verify(jvm: Jvm, statement: Verify, sql: str, warnings: list[str]) -> list[l
 
 
 def _positions(jvm: Jvm, document: analysis.Document, view: str, head: RunRecord) -> dict[int, Any]:
-    """Recorded positions by number of source, all of them readable."""
+    """Returns the recorded positions by number of source. Checks that all of them are readable."""
     sources = document["sources"]
     recorded = [head.position_of(s["name"]) for s in sources]
     now = pin(jvm, sources, recorded)
@@ -73,7 +72,7 @@ def _verdict(
 
 
 def _needed(document: analysis.Document, above: Named | None, output: list[int]) -> frozenset[int]:
-    """Columns below a limit that the projection right above it, or the output, reads."""
+    """Returns the columns of a limit's input that the projection right above the limit, or the output, reads."""
     if above is None:
         return frozenset(output)
     query = read_query(document)

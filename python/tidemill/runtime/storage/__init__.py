@@ -1,1 +1,1 @@
-"""Files and the log of commits; nothing here knows what a view is."""
+"""Files and the log of commits. Nothing here knows what a view is."""

@@ -1,6 +1,6 @@
 """Files of views, through Hadoop's FileSystem in the JVM.
 
-Paths are texts with scheme, as Hadoop prints them; text is UTF-8.
+Paths are texts with scheme, as Hadoop prints them. Text is UTF-8.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NUMBERED = re.compile(r"^(\d{20})\.json$")
 
 
 class UndecidedError(Exception):
-    """Nobody knows whether an operation was carried out: what depends on it must not be removed."""
+    """It is unknown if an operation was carried out: files that depend on it must not be removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,28 +39,28 @@ def _status(found: Mapping[str, Any]) -> Status:
 
 
 def child(folder: str, *names: str) -> str:
-    """A path below `folder`."""
+    """Returns a path below `folder`."""
     return "/".join((folder.rstrip("/"), *names))
 
 
 def parent(path: str) -> str:
-    """The folder that a path lies in."""
+    """Returns the folder of a path."""
     return path.rstrip("/").rpartition("/")[0]
 
 
 def numbered(folder: str, number: int) -> str:
-    """The file of a number in a folder of numbered files."""
+    """Returns the path of a number in a folder of numbered files."""
     return child(folder, f"{number:020d}.json")
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """File operations; each is one call of the bridge, none runs a Spark job."""
+    """File operations. Each is one call of the bridge; none runs a Spark job."""
 
     jvm: Invoker
 
     def read(self, path: str) -> str | None:
-        """The whole text; None if there is no such file."""
+        """Returns the whole text; None if there is no such file."""
         text: str | None = self._do("read", path=path)
         return text
 
@@ -69,8 +69,8 @@ class Files:
         return texts
 
     def write_new(self, path: str, text: str) -> bool:
-        """Creates the file, complete at once, unless the name is taken; False if it is.  Exactly one of many callers
-        gets True.
+        """Creates the file, complete at once, unless the name is taken. Returns True if it did: exactly one of many
+        callers gets True.
 
         Raises TIDEMILL_LOCATION_UNSUPPORTED on a file system that cannot promise this.
         """
@@ -80,11 +80,11 @@ class Files:
         return bool(answer["created"])
 
     def write(self, path: str, text: str) -> None:
-        """Puts the text there, whatever was there; readers see the old file or the new one."""
+        """Writes the text, whatever was there. Readers see the old file or the new one."""
         self._do("write", path=path, text=text)
 
     def list(self, path: str, recursive: bool = False) -> list[Status]:
-        """What lies in the folder; with `recursive`, all files below it.  Nothing if it does not exist."""
+        """Returns files and folders in the folder; with `recursive`, all files below it. Empty if it does not exist."""
         return [_status(s) for s in self._list(path, recursive)]
 
     def _list(self, path: str, recursive: bool) -> Iterable[Mapping[str, Any]]:
@@ -92,12 +92,12 @@ class Files:
         return found
 
     def numbers(self, folder: str) -> Sequence[int]:
-        """The numbers of the numbered files in a folder, ascending."""
+        """Returns the numbers of the numbered files in a folder, ascending."""
         matches = (_NUMBERED.match(s.name) for s in self.list(folder))
         return sorted(int(m[1]) for m in matches if m)
 
     def newest_entry(self, location: str) -> tuple[int, str] | None:
-        """The last committed run of the view at a location, and the text of its entry; None if there is none."""
+        """Returns the last committed run at a location, and the text of its entry; None if there is none."""
         found = self._do("newest", path=location)
         return None if found is None else (int(found["run"]), str(found["text"]))
 
@@ -105,12 +105,12 @@ class Files:
         self._do("mkdirs", path=path)
 
     def delete(self, paths: Iterable[str]) -> int:
-        """Removes files and whole folders; how many of them were there."""
+        """Removes files and whole folders. Returns how many of them were there."""
         wanted = [*paths]
         return int(self._do("delete", paths=wanted)) if wanted else 0
 
     def delete_empty(self, folders: Iterable[str]) -> None:
-        """Removes those of the folders, in this order, in which nothing lies; what is put there meanwhile stays."""
+        """Removes the empty ones of the folders, in this order. Files that appear there meanwhile stay."""
         wanted = [*folders]
         if wanted:
             self._do("delete_empty", paths=wanted)
@@ -119,23 +119,23 @@ class Files:
         return bool(self._do("exists", path=path))
 
     def missing(self, paths: Sequence[str]) -> set[str]:
-        """Which of the paths do not exist."""
+        """Returns the paths that do not exist."""
         return set(self._do("missing", paths=[*paths])) if paths else set()
 
     def stat(self, paths: Sequence[str]) -> Sequence[Status | None]:
-        """What lies under each of the paths; None if there is nothing."""
+        """Returns the file or folder at each of the paths; None if there is nothing."""
         found = self._do("stat", paths=[*paths]) if paths else []
         return [None if s is None else _status(s) for s in found]
 
     def rename(self, source: str, target: str) -> bool:
-        """False if the new name is taken or the old one unknown.
+        """Renames a file. Returns False if the new name is taken or the old file does not exist.
 
-        Not safe against others at the same time: see write_new.
+        Not safe against other writers at the same time: see `write_new`.
         """
         return bool(self._do("rename", **{"from": source, "to": target}))
 
     def qualify(self, path: str) -> str:
-        """The path with scheme and absolute."""
+        """Returns the path with scheme and absolute."""
         return str(self._do("qualify", path=path))
 
     def _do(self, what: str, **arguments: Any) -> Any:

@@ -1,27 +1,30 @@
 """The log of a view: one entry per run, the only commit point.
 
-Entries are `<location>/_tidemill/log/<run, 20 digits>.json`.
-Runs are numbered from 0 without gaps.  Entries are created if absent, so of two runs that want the same number one
-commits and the other fails.  Long lists and texts of an entry lie in files of their own beside it, written before the
-entry and named by it as {"$in": name}: whoever reads only the newest row of a long history does not read the listings.
-What is still the same as in the entry before is not written again but named again: of the listing of a million files, a
-run writes the page that changed. So a file beside is needed as long as any entry names it, whichever run wrote it.
-Only what the entry right before names is named again. VACUUM keeps what the entries it leaves name, and it leaves the
-newest: what a run in flight may name stays, or the number of that run is taken. The row for the history is kept whole.
+Entries are `<location>/_tidemill/log/<run, 20 digits>.json`. Runs are numbered from 0 without gaps. Entries are created
+if absent: if two runs want the same number, one commits and the other fails.
 
-A file `newest` holds a number at or below the newest one, so that a long log need not be listed: from there on, numbers
-are tried one by one. It is a hint, written after the commit; the entries alone count.
+Long lists and texts of an entry have files of their own beside it. These are written before the entry, which names them
+as {"$in": name}. So a reader of the newest row of a long history does not read the listings. The row for the history is
+never in such a file.
 
-Old entries are put together, `SPAN` at a time, in checkpoints `_tidemill/checkpoints/<n>.json`, which keep the row of
-each run for the history and nothing else; then they are removed. A checkpoint is created if absent, never changed and
-never removed. What makes this safe against a writer that slept:
+A part that is equal in the entry before is not written again: the new entry names the same file. Of the listing of a
+million files, a run writes only the page that changed. So a file beside entries is needed as long as any entry names
+it, whichever run wrote it. An entry only takes over names from the entry right before. VACUUM keeps the newest entry
+and all files that the remaining entries name. So a run under way finds the files that it names, or its number is taken.
 
-- An entry is removed only after the checkpoint that covers it was written. So whoever finds that the file of a
-  committed run is absent, and looks for the checkpoint afterwards, finds it.
-- Where a checkpoint covers a number, the checkpoint counts and no entry does. A late writer can create an entry under a
-  number whose entry was removed; it looks for the checkpoint then, sees that another run has the number, and fails. If
-  it dies before it has looked, nobody reads what it left.
-- A checkpoint only covers runs that newer ones follow, so the newest entry is never covered.
+A file `newest` has a number at or below the newest one, so that a long log need not be listed: readers try the numbers
+from there on. It is a hint, written after the commit. Only the entries count.
+
+Checkpoints `_tidemill/checkpoints/<n>.json` replace old entries, `SPAN` in each. They keep the row of each run for the
+history and nothing else; then the entries are removed. A checkpoint is created if absent, never changed and never
+removed. This is safe against a writer that slept:
+
+- An entry is removed only after the checkpoint that covers it was written. So if the file of a committed run is absent,
+  a reader that looks for the checkpoint afterwards finds it.
+- If a checkpoint covers a number, the checkpoint counts and an entry does not. A late writer can create an entry under
+  a number whose entry was removed. It then looks for the checkpoint, sees that another run has the number, and fails.
+  If it dies before it has looked, nobody reads its files.
+- A checkpoint only covers runs that newer runs follow, so the newest entry is never covered.
 """
 
 from __future__ import annotations
@@ -40,21 +43,21 @@ FOLDER = "_tidemill/log"
 CHECKPOINTS = "_tidemill/checkpoints"
 HINT = "newest"
 LONG = 500
-"""Elements from which a list is kept beside the entry."""
+"""A list of so many elements or more is kept beside the entry."""
 LONG_TEXT = 16_384
-"""Characters from which a text is."""
+"""A text of so many characters or more is kept beside the entry."""
 SPAN = 1000
 """Runs that one checkpoint covers; also in `ViewLog.scala`, and part of the format."""
 MARK = "mark"
-"""What tells an entry from every other one under its number."""
+"""The field of an entry that tells it from every other entry under its number."""
 SUMMARY = "metrics"
-"""What a checkpoint keeps of an entry: what the history shows."""
+"""The field of an entry that a checkpoint keeps, for the history."""
 _TOGETHER = 50
-"""Entries that are read by one call where many are."""
+"""Number of entries that one call reads, where many are read."""
 
 
 class LogEntry(Protocol):
-    """What a run commits."""
+    """The content of one commit."""
 
     @property
     def run(self) -> int: ...
@@ -67,10 +70,10 @@ D = TypeVar("D")
 
 
 class Log(Generic[E]):
-    """The entries under one location.  Nothing is cached: another driver may commit at any time."""
+    """The entries under one location. Nothing is cached: another driver may commit at any time."""
 
     def __init__(self, files: Files, location: str, view: str, decode: Callable[[Mapping[str, Any]], E]) -> None:
-        """`view`: its name, for messages.  `decode`: an entry from what its `to_json` gave."""
+        """`view`: its name, for messages. `decode`: makes an entry from the answer of its `to_json`."""
         self._files = files
         self._location = location
         self._folder = child(location, FOLDER)
@@ -79,7 +82,7 @@ class Log(Generic[E]):
         self._kept: tuple[int, Mapping[bytes, str]] = (-1, {})
 
     def newest(self) -> E | None:
-        """The last committed entry; None if the log is empty."""
+        """Returns the last committed entry; None if the log is empty."""
         found = self._files.newest_entry(self._location)
         if found is None:
             return None
@@ -90,14 +93,14 @@ class Log(Generic[E]):
         return self._decode(_whole(entry, _read(parts)))
 
     def read(self, run: int) -> E:
-        """The entry of that run; a KeyError if there is none."""
+        """Returns the entry of that run. Raises KeyError if there is none."""
         (text,) = self._files.read_many([self._path(run)])
         if text is None:
             raise KeyError(f"no run {run} in {self._folder}")
         return self._decoded([json.loads(text)])[0]
 
     def newest_first(self) -> Iterator[E]:
-        """Entries from the newest on, as far back as they go without a gap."""
+        """Yields the entries from the newest on, as far back as they go without a gap."""
         found = self._files.newest_entry(self._location)
         runs = [] if found is None else list(range(found[0], self.covered() - 1, -1))
         for start in range(0, len(runs), _TOGETHER):
@@ -112,20 +115,20 @@ class Log(Generic[E]):
         return [self._decode(_whole(entry, known)) for entry in entries]
 
     def _parts(self, entries: Sequence[Any]) -> dict[str, str]:
-        """The texts that lie beside the entries, by name."""
+        """Returns the texts of the files beside the entries, by name."""
         names = list(dict.fromkeys(name for entry in entries for name in _beside(entry)))
         parts = self._files.read_many([child(self._folder, name) for name in names])
         return {name: part for name, part in zip(names, parts, strict=True) if part is not None}
 
     def _parted(self, entry: E, prefix: str, beside: dict[str, str]) -> dict[str, Any]:
-        """The entry without what is long, which is put into `beside` unless the entry before has it."""
+        """Returns the entry without its long parts. Puts these into `beside`, unless the entry before has them."""
         run, kept = self._kept
         known = kept if run == entry.run - 1 else {}
         content = entry.to_json()
         return {k: v if k == SUMMARY else _parted(v, prefix, beside, known) for k, v in content.items()}
 
     def history(self, limit: int | None = None) -> list[Mapping[str, Any]]:
-        """What the newest runs gave as their "metrics", newest first; of all runs, without a gap."""
+        """Returns the "metrics" of the `limit` newest runs, or of all, newest first and without a gap."""
         found = self._files.newest_entry(self._location)
         if found is None:
             return []
@@ -152,13 +155,13 @@ class Log(Generic[E]):
         return {run: None if t is None else json.loads(t)[SUMMARY] for run, t in zip(runs, texts, strict=True)}
 
     def covered(self) -> int:
-        """How many of the oldest runs checkpoints stand for."""
+        """Returns the number of the oldest runs that checkpoints cover."""
         return SPAN * (max(self._files.numbers(child(self._location, CHECKPOINTS)), default=-1) + 1)
 
     def cover(self, runs: int) -> None:
-        """Writes the checkpoints that are still missing for so many of the oldest runs, a multiple of `SPAN`.
+        """Writes the missing checkpoints for the `runs` oldest runs, a multiple of `SPAN`.
 
-        Afterwards their entries may be removed.  Newer runs must have been committed.
+        Afterwards their entries may be removed. Newer runs must have been committed.
         """
         for span in range(self.covered() // SPAN, runs // SPAN):
             rows = []
@@ -183,10 +186,10 @@ class Log(Generic[E]):
         return rows
 
     def commit(self, entry: E) -> None:
-        """Makes the run visible.
+        """Commits the run.
 
-        Raises TIDEMILL_CONCURRENT_REFRESH, leaving nothing, if its number is taken. An answer that got lost is looked
-        up; `UndecidedError` if not even that is possible.
+        Raises TIDEMILL_CONCURRENT_REFRESH if its number is taken; nothing is left then. If the answer gets lost, the
+        entry is looked up. Raises `UndecidedError` if that is not possible either.
         """
         mark = uuid.uuid4().hex
         beside: dict[str, str] = {}
@@ -230,7 +233,7 @@ class Log(Generic[E]):
         return not void
 
     def _has(self, run: int, mark: str) -> bool:
-        """Whether a checkpoint says that the run is the one with this mark."""
+        """Returns True if a checkpoint says that the run is the one with this mark."""
         return bool(self._covered([run // SPAN])) and self._checkpoint(run // SPAN)[run % SPAN][MARK] == mark
 
     @staticmethod
@@ -248,7 +251,9 @@ class Log(Generic[E]):
 
 
 def _parted(value: Any, prefix: str, beside: dict[str, str], kept: Mapping[bytes, str]) -> Any:
-    """`value` with what is long moved to `beside` (name to text), unless it is `kept` (digest to name) already."""
+    """Returns `value` without its long parts. Moves these to `beside` (name to text), unless `kept` (digest to name)
+    has them.
+    """
     match value:
         case list() | tuple() if len(value) >= LONG:
             return _moved(value, prefix, beside, kept)
@@ -280,7 +285,7 @@ def _digest(text: str) -> bytes:
 
 
 def named(text: str) -> set[str]:
-    """The files beside the log's entries that an entry names."""
+    """Returns the names of the files beside it that an entry names."""
     return set(_beside(json.loads(text)))
 
 

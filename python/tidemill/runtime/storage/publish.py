@@ -1,9 +1,9 @@
-"""Publishing a run: Spark's own file-sink manifest names the view's live files.
+"""Publishes a run: Spark's own file-sink manifest names the view's live files.
 
 `<location>/_spark_metadata/<run>.compact` lists all of them, in the format of Spark's `FileStreamSinkLog`: a line "v1",
-then one JSON object per file.  Spark reads the highest compacted batch and what follows it, so a plain `USING parquet
-LOCATION` table reads exactly those files, and one rename switches all readers.  Publishing comes after the commit and
-can always be done again.
+then one JSON object per file. Spark reads the highest compacted batch and those that follow it. So a plain `USING
+parquet LOCATION` table reads exactly these files, and one rename switches all readers. Publishing comes after the
+commit and can always be done again.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tidemill.runtime.storage.files import Files, child
 
 FOLDER = "_spark_metadata"
 KEPT = 2
-"""Manifests that stay: a reader that has listed the folder may still open the one before the newest."""
+"""Number of manifests that stay: a reader that has listed the folder may still open the one before the newest."""
 _MANIFEST = re.compile(r"^(\d+)\.compact$")
 
 
 def manifest(live: Iterable[Mapping[str, Any]]) -> str:
-    """The text of a manifest of these files ({"path", "bytes", "modified"})."""
+    """Returns the text of a manifest of these files ({"path", "bytes", "modified"})."""
     lines = [
         json.dumps(
             {
@@ -43,7 +43,7 @@ def manifest(live: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _uri(path: str) -> str:
-    """Spark keeps paths in its manifests as URIs; ours are as Hadoop prints them, not encoded."""
+    """Returns the URI of a path. Spark's manifests have URIs; our paths are as Hadoop prints them, not encoded."""
     scheme, colon, rest = path.partition(":")
     if not colon or "/" in scheme:
         scheme, rest = "", path
@@ -51,18 +51,18 @@ def _uri(path: str) -> str:
 
 
 def published(files: Files, location: str) -> int | None:
-    """The run that plain readers see; None if none was published."""
+    """Returns the run that plain readers see; None if none was published."""
     runs = _manifests(files, location)
     return max(runs) if runs else None
 
 
 def publish(files: Files, location: str, run: int, live: Iterable[Mapping[str, Any]]) -> bool:
-    """Shows the live files as of `run` to plain readers; False if that was done before.
+    """Shows the live files as of `run` to plain readers. Returns False if that was done before.
 
-    Every run once the view is filled is published, without output too: Spark takes the distance of the two newest
-    manifests for its compaction interval, so their numbers must follow each other.
-    Of two that publish at once, both write the same text for the same run; an older run never hides a newer one,
-    because the highest number counts.  Old manifests are removed but for the last two.
+    After the initial load every run is published, even without output: Spark takes the distance of the two newest
+    manifests for its compaction interval, so their numbers must be consecutive. Two calls at once write the same text
+    for the same run. An older run never hides a newer one, because the highest number counts. Manifests are removed
+    except for the last two.
     """
     runs = _manifests(files, location)
     if runs and max(runs) >= run:
@@ -72,7 +72,7 @@ def publish(files: Files, location: str, run: int, live: Iterable[Mapping[str, A
     for number in fresh:
         files.write(child(location, FOLDER, f"{number}.compact"), text)
     old = sorted({*runs, *fresh})[:-KEPT]
-    # each number below a compacted batch is ignored by Spark, so their order of going does not matter
+    # Spark ignores numbers below a compacted batch, so the order of removal does not matter
     files.delete(child(location, FOLDER, f"{number}.compact") for number in old)
     return True
 

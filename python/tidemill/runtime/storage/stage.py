@@ -1,7 +1,7 @@
-"""Where a run writes before it commits, and how what it wrote goes away if it does not.
+"""The stage of a run: the folders that it writes before it commits, and that are removed if it does not.
 
-Folders carry the run's number and eight hex digits: two runs that want one number never write to one folder, and no
-folder is ever written twice (layout: docs and the contract of the storage under a location).
+Their names have the run's number and eight hex digits: two runs that want one number never write to one folder, and no
+folder is ever written twice.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tidemill.runtime.storage.files import Files, child
 
 
 class Stage:
-    """The folders of one run; a context manager that removes them unless `keep` was called.
+    """The folders of one run. The context manager removes them unless `keep` was called.
 
-    Paths are handed out, not made: Spark's writer wants to create the folder itself.
+    The methods return paths and make no folders: Spark's writer wants to create the folder itself.
     """
 
     def __init__(self, files: Files, location: str, run: int) -> None:
@@ -31,37 +31,37 @@ class Stage:
         self._kept = False
 
     def data(self) -> str:
-        """A new folder for result files."""
+        """Returns a new folder for result files."""
         path = self._new(f"data-{self._run:010d}-{self._mark()}")
         self._data.append(path)
         return path
 
     def state(self, name: str) -> str:
-        """A new folder for a base or segment of that state."""
+        """Returns a new folder for a base or segment of that state."""
         return self._new("_tidemill", "state", name, f"{self._run:010d}-{self._mark()}")
 
     def delta(self) -> str:
-        """A new folder for the signed delta of the view."""
+        """Returns a new folder for the signed delta of the view."""
         return self._new("_tidemill", "delta", f"{self._run:010d}-{self._mark()}")
 
     def shared(self) -> str:
-        """A new folder for what several steps of the run read, and nobody after it."""
+        """Returns a new folder for files that only steps of the run read."""
         self._shared.append(self.delta())
         return self._shared[-1]
 
     def drop_shared(self) -> None:
-        """Removes what only steps of the run read."""
+        """Removes the files that only steps of the run read."""
         if self._shared:
             self._files.delete(self._shared)
             self._shared.clear()
 
     def move_into_place(self, written: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Moves result files from their folder to the location itself, or to the folders of their partitions there;
-        answers their listing there.
+        """Moves result files from their folder to the location itself, or to the folders of their partitions there.
+        Returns their listing there.
 
-        Only there does a plain `USING parquet LOCATION` table find them: Spark's index over a manifest leaves out what
-        lies in folders that are no partitions, unless the reader asks for `recursiveFileLookup`.  Spark's names of
-        files are unique, they carry the job's UUID.
+        A plain `USING parquet LOCATION` table finds them only there: Spark's index over a manifest leaves out folders
+        that are no partitions, unless the reader asks for `recursiveFileLookup`. Spark's file names are unique, since
+        they have the job's UUID.
         """
         moved = []
         for file in written:
@@ -85,11 +85,11 @@ class Stage:
             raise OSError(f"{path} could not be moved to {target}")
 
     def keep(self) -> None:
-        """The run has committed: its folders stay."""
+        """Keeps the folders, because the run has committed."""
         self._kept = True
 
     def discard(self) -> None:
-        """Removes what was written so far."""
+        """Removes everything that was written so far."""
         self._files.delete(self._written)
         self._files.delete_empty(upwards(self._folders, self._location))
         self._written.clear()
@@ -120,7 +120,7 @@ class Stage:
 
 
 def upwards(folders: Iterable[str], root: str) -> list[str]:
-    """These folders and those above them below `root`, deepest first.
+    """Returns these folders and their parents below `root`, deepest first.
 
     >>> upwards(["/v/a=1/b=2", "/v/a=1/b=3"], "/v")
     ['/v/a=1/b=2', '/v/a=1/b=3', '/v/a=1']

@@ -1,7 +1,7 @@
-"""Marks of runs under way: VACUUM keeps its hands off what a live writer has written but not yet committed.
+"""Writer marks of runs under way: VACUUM leaves alone the files that a live writer has not committed yet.
 
-A mark is a file `_tidemill/writers/<id>.json` with host, process and start. On the host itself a mark counts as long as
-its process lives; elsewhere for a day, since nobody can tell.
+A mark is a file `_tidemill/writers/<id>.json` with host, process and start. On its own host a mark counts as long as
+its process lives. On other hosts this cannot be checked, so it counts for a day.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tidemill.runtime.storage.files import Files, child, parent
 
 FOLDER = "_tidemill/writers"
 _ACTIVE: set[str] = set()
-"""Marks of this process whose runs are under way: one that could not be removed must not count for ever."""
+"""Marks of this process whose runs are under way. A mark that could not be removed does not count for ever."""
 ELSEWHERE_MS = 24 * 3_600_000
-"""How long a mark of another host counts, in milliseconds."""
+"""Milliseconds for which a mark of another host counts."""
 
 
 @contextmanager
@@ -41,19 +41,19 @@ def writing(files: Files, location: str) -> Iterator[None]:
         yield
     finally:
         _ACTIVE.discard(mark_id)
-        with suppress(Exception):  # a mark that stays is found dead by the next VACUUM
+        with suppress(Exception):  # the next VACUUM finds that a mark that stays is dead
             files.delete([path])
 
 
 def live_since(files: Files, location: str) -> int | None:
-    """When the oldest live writer started (epoch milliseconds); None if there is none."""
+    """Returns the start of the oldest live writer (epoch milliseconds); None if there is none."""
     paths = [s.path for s in files.list(child(location, FOLDER)) if s.name.endswith(".json")]
     marks = [json.loads(text) for text in files.read_many(paths) if text]
     return min((m["started"] for m in marks if _lives(m)), default=None)
 
 
 def only_dead_marks(files: Files, location: str) -> bool:
-    """Whether nothing lies there but marks of writers that died before they had written anything else as a whole."""
+    """Returns True if there are only marks of writers that died before they had completed any other file."""
     home = FOLDER.split("/")[0]
     if [s.name for s in files.list(location)] != [home]:
         return False
@@ -80,7 +80,7 @@ def _lives(mark: dict[str, object]) -> bool:
 
 
 def _born(pid: int) -> str | None:
-    """When the process started, in the kernel's ticks; None where /proc does not tell."""
+    """Returns the start of the process in the kernel's ticks; None if /proc does not tell."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
             return stat.read().rpartition(")")[2].split()[19]

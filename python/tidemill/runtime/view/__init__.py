@@ -1,1 +1,1 @@
-"""A view at rest: its definition, its log entries, its result, and who reads it."""
+"""A view in storage: its definition, its log entries, its result, and the leases of its readers."""

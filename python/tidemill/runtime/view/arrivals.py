@@ -1,32 +1,31 @@
-"""What is expected to arrive: rows inserted into and deleted from each source between a point and the next one.
+"""Forecasts arrivals: rows inserted into and deleted from each source between a point and the next one.
 
-Each run records what came into each source since the positions that the content stands at (`Arrived`). Out of two such
-records comes what arrived in between (`ArrivalInterval`): the difference of both where the content stood still, all of
-the later one where the earlier run made the content. A source whose rows nobody counted at one of the runs has a longer
-interval instead, or none.
+Each run records the arrivals at each source since the positions of the content (`Arrived`). Two such records give the
+arrivals between the runs (`ArrivalInterval`): the difference of both if the content stayed, and all of the later one if
+the earlier run made the content. If the rows of a source were not counted at a run, its interval is longer, or none.
 
-Until point k + 1, from point k, of one source (`Outlook.ahead`):
+`Outlook.ahead` forecasts the arrivals at one source from point k to point k + 1, the stretch, by the first of these:
 
-1. **EXPECT.** `0 ROWS` and `COMPLETE`: nothing; COMPLETE counts until the first run of the last point after it was
-   said. `n ROWS PER DAY`: n * length / 86,400, the length of the stretch being what lies between the clock times of
-   both points; else the median of what it was in past cycles; else a day's share, one by the number of points.
-   `n ROWS PER CYCLE`: what of n has not arrived in this cycle, shared out over its stretches to come in proportion to
-   what 2 foresees for them; else to their lengths by the clock; else evenly. `WITH d PERCENT DELETES` splits each
-   into n (1 - d / 100) inserts and n d / 100 deletes.
-2. **The same stretch of past cycles.** The median, of inserts and of deletes, over the last `CYCLES` intervals that
-   began with a run of point k and ended with one of point k + 1. For AT points that is the same time of day; the median
-   passes over a day with a gap, a restart or a load out of turn. Points are known by their text: another schedule
-   inherits the stretches that it has in common with the one before.
-3. **The time of day**, where both points are AT points and no cycle has had that stretch: the sum over the hours of
-   the day of the seconds that the stretch has in it, times the rate of that hour; the rate of an hour that was never
-   seen is that of all. Rates are rows by seconds over all intervals, each spread evenly. A rate is believed no longer
-   than it was measured: with less time seen than the stretch takes, there is no answer.
-4. No answer: the caller takes it that the next step is like the one before.
+1. **EXPECT.**
+   - `0 ROWS` and `COMPLETE`: nothing. COMPLETE counts until the first run of the last point after it was said.
+   - `n ROWS PER DAY`: n * length / 86,400. The length of the stretch is the time between the clock times of both
+     points; else its median length in past cycles; else a day divided by the number of points.
+   - `n ROWS PER CYCLE`: the rest of n that has not arrived in this cycle, divided among the stretches to come, in
+     proportion to the forecasts of 2; else to their lengths by the clock; else evenly.
+   - `WITH d PERCENT DELETES` splits each into n (1 - d / 100) inserts and n d / 100 deletes.
+2. **The same stretch of past cycles.** The medians of inserts and of deletes over the last `CYCLES` intervals from a
+   run of point k to a run of point k + 1. For AT points that is the same time of day. The median ignores a day with a
+   gap, a restart or an unusual load. Points are identified by their text, so another schedule inherits the stretches
+   that it has in common with the one before.
+3. **The time of day**, if both points are AT points and no past cycle has the stretch. This is the sum, over the hours
+   of the day, of the seconds that the stretch has in the hour times the rate of the hour. An hour that was never seen
+   has the mean rate. Rates are rows by seconds over all intervals, each spread evenly. If the time seen is shorter than
+   the stretch, there is no forecast.
+4. No forecast: the caller assumes the same change as in the transition before.
 
-What states are chosen for is a whole cycle (`per_cycle`): what EXPECT says of it. COMPLETE says nothing of the cycles
-to come.
+States are chosen for a whole cycle (`per_cycle`), by EXPECT alone. COMPLETE does not count for later cycles.
 
-Where a point is run by hand, its clock time stands for the time of the run. Summer time is not looked at.
+If a point is run by hand, its clock time counts as the time of the run. Summer time is ignored.
 """
 
 from __future__ import annotations
@@ -49,18 +48,21 @@ ArrivedRows: TypeAlias = tuple[float, float]
 """Inserts and deletes."""
 
 CYCLES = 7
-"""Past intervals of a stretch that count: a week of days."""
+"""Number of past intervals of a stretch that count: a week of days."""
 TIME_ZONE = "spark.sql.session.timeZone"
 RUNS_READ = 64
-"""Runs of the log that are looked at."""
+"""Number of runs of the log that are read."""
 _HOUR = 3600
 _OFFSET = re.compile(r"(?:UTC|GMT|Z)?(?:([+-])(\d{1,2})(?::?(\d{2}))?)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """What a run says of arrivals: its point (see `place`), whether that is the schedule's last, and by the name of a
-    source the rows since the positions of run `since`, None where nobody counted them (`since` None: no run)."""
+    """The arrivals that a run records.
+
+    `place`: of its point (see the function `place`). `last`: the point is the schedule's last. `rows`: by the name of a
+    source, the rows since the positions of run `since`; None if they were not counted. `since` None: there is no run.
+    """
 
     place: str
     last: bool
@@ -79,7 +81,7 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class ObservedRun:
-    """A run: its number (None: it has not ended yet), when it began (epoch seconds), and what it says of arrivals."""
+    """A run: its number (None: it has not ended yet), its start (epoch seconds), and its record of arrivals."""
 
     run: int | None
     at: float
@@ -89,7 +91,7 @@ class ObservedRun:
 
 @dataclass(frozen=True, slots=True)
 class ArrivalInterval:
-    """What arrived at one source between two runs: of which points, when (epoch seconds), and how many rows."""
+    """The arrivals at one source between two runs: the places of their points, the times (epoch seconds), the rows."""
 
     first: str
     last: str
@@ -99,7 +101,7 @@ class ArrivalInterval:
 
 
 def place(schedule: Sequence[Point], number: int) -> str:
-    """What a point is known by from one schedule to another: its clock time, or its number if it has none.
+    """Returns the text that identifies a point across schedules: its clock time, or its number if it has none.
 
     >>> from tidemill.sql.statements import OnDemand
     >>> schedule = (Point(AtTime(3600)), Point(OnDemand()))
@@ -112,7 +114,7 @@ def place(schedule: Sequence[Point], number: int) -> str:
 
 
 def source_named(table: Name, namespace: Sequence[str], sources: Iterable[str]) -> str | None:
-    """The name among those of the query's sources that a table's stands for; None if the query does not read it.
+    """Returns the source of the query that a table's name stands for; None if the query does not read it.
 
     >>> source_named(("T",), ("db",), ["spark_catalog.db.t", "spark_catalog.other.t"])
     'spark_catalog.db.t'
@@ -125,7 +127,7 @@ def source_named(table: Name, namespace: Sequence[str], sources: Iterable[str]) 
 
 
 def moved(clause: Sequence[Expectation], old: Sequence[str], new: Sequence[str]) -> tuple[Expectation, ...]:
-    """EXPECT as it is said where names are looked up in another namespace.
+    """Returns EXPECT for another namespace: with the same tables.
 
     >>> [e.table for e in moved([Expectation(("t",)), Expectation(("a", "b"))], ["db"], ["other"])]
     [('db', 't'), ('a', 'b')]
@@ -138,10 +140,10 @@ def moved(clause: Sequence[Expectation], old: Sequence[str], new: Sequence[str])
 def expectations(
     clause: Sequence[Expectation], namespace: Sequence[str], sources: Iterable[str]
 ) -> dict[str, Expectation]:
-    """EXPECT by the names of the query's sources.
+    """Returns EXPECT by the names of the query's sources.
 
     Raises TIDEMILL_INVALID_CLAUSE for a table that is given twice, or that the view does not read: Spark leaves out
-    what makes no difference to the result.
+    tables that make no difference to the result.
     """
     known = list(dict.fromkeys(sources))
     found: dict[str, Expectation] = {}
@@ -156,7 +158,7 @@ def expectations(
 
 
 def per_cycle(expected: Mapping[str, Expectation]) -> dict[str, ArrivedRows]:
-    """What comes into each source in a cycle, where EXPECT says so; one that is told per day is taken to be a day.
+    """Returns the arrivals at each source in a cycle, where EXPECT tells. With PER DAY, a cycle counts as one day.
 
     >>> per_cycle({"t": Expectation(("t",), 200, "CYCLE", 10.0), "done": Expectation(("done",))})
     {'t': (180.0, 20.0)}
@@ -175,10 +177,10 @@ def _spelled(name: str) -> str:
 
 
 def intervals(runs: Sequence[ObservedRun], source: str) -> list[ArrivalInterval]:
-    """What arrived between runs, in order; `runs`: the oldest first.
+    """Returns the arrivals at a source between runs, in order. `runs`: the oldest first.
 
     >>> def run(number, point, since, rows):
-    ...     return Run(number, 100.0 * number, Arrived(point, point == "b", since, {"t": rows}))
+    ...     return ObservedRun(number, 100.0 * number, Arrived(point, point == "b", since, {"t": rows}))
     >>> runs = [run(0, "b", None, None), run(1, "a", 0, (5, 0)), run(2, "b", 0, (7, 1)), run(3, "a", 2, (4, 0))]
     >>> [(i.first, i.last, i.rows) for i in intervals(runs, "t")]
     [('b', 'a', (5, 0)), ('a', 'b', (2, 1)), ('b', 'a', (4, 0))]
@@ -201,7 +203,7 @@ def intervals(runs: Sequence[ObservedRun], source: str) -> list[ArrivalInterval]
 
 
 def zone_of(name: str) -> tzinfo:
-    """The time zone of a name as Spark takes it; UTC for one that only Java knows.
+    """Returns the time zone of a name as Spark takes it; UTC for one that only Java knows.
 
     >>> zone_of("+05:30").utcoffset(None), zone_of("Europe/Paris"), zone_of("nowhere")
     (datetime.timedelta(seconds=19800), zoneinfo.ZoneInfo(key='Europe/Paris'), datetime.timezone.utc)
@@ -217,13 +219,13 @@ def zone_of(name: str) -> tzinfo:
 
 
 def _second(at: float, zone: tzinfo) -> float:
-    """The second of the day of an instant."""
+    """Returns the second of the day of a time in epoch seconds."""
     local = datetime.fromtimestamp(at, zone)
     return local.hour * 3600.0 + local.minute * 60 + local.second + local.microsecond / 1e6
 
 
 def hours(start: float, length: float) -> Iterator[tuple[int, float]]:
-    """The hours of the day that `length` seconds from a second of the day on fall into, and how many do.
+    """Yields each hour of the day with the seconds in it, of `length` seconds from the second of the day `start` on.
 
     >>> list(hours(3000, 1200))
     [(0, 600.0), (1, 600.0)]
@@ -250,9 +252,9 @@ class Profile:
 
     @staticmethod
     def of(past: Iterable[ArrivalInterval], zone: tzinfo) -> Profile:
-        """Every interval is taken to have brought its rows evenly.
+        """Returns the profile of past intervals, whose rows are taken to have arrived evenly.
 
-        >>> past = [Interval("a", "b", 0, 7200, (200, 0)), Interval("b", "a", 7200, 10800, (0, 0))]
+        >>> past = [ArrivalInterval("a", "b", 0, 7200, (200, 0)), ArrivalInterval("b", "a", 7200, 10800, (0, 0))]
         >>> Profile.of(past, UTC).inserts[:3], Profile.of(past, UTC).between(1800, 7200)
         ([100.0, 100.0, 0.0], (150.0, 0.0))
         """
@@ -266,7 +268,7 @@ class Profile:
         return Profile(seconds, inserts, deletes)
 
     def between(self, start: float, length: float) -> ArrivedRows | None:
-        """Rows in `length` seconds from a second of the day on; None if no time as long as that was seen."""
+        """Returns the rows in `length` seconds from the second of the day `start` on; None if less time was seen."""
         seen = sum(self.seconds)
         if seen < length or not seen:
             return None
@@ -280,10 +282,10 @@ class Profile:
 
 @dataclass(frozen=True)
 class Outlook:
-    """All that is known of what will arrive.
+    """Everything that is known about future arrivals.
 
-    `expect`: by the name of a source. `said`: the run after which it was said, None if by the statement that created
-    the view, or replaced it. `runs`: the oldest first, the present one last. `zone`: that of AT points.
+    `expect`: by the name of a source. `said`: the run after which ALTER gave it; None if the statement that created or
+    replaced the view gave it. `runs`: the oldest first, the present one last. `zone`: time zone of AT points.
     """
 
     schedule: Sequence[Point]
@@ -294,14 +296,14 @@ class Outlook:
 
     @cached_property
     def over(self) -> bool:
-        """The cycle in which EXPECT was said has ended."""
+        """True if the cycle in which EXPECT was said has ended."""
         said = self.said
         if said is None:
             said = max((r.run for r in self.runs if r.created and r.run is not None), default=-1)
         return any(r.arrived.last and r.run > said for r in self.runs if r.run is not None)
 
     def ahead(self, source: str, number: int) -> list[ArrivedRows | None]:
-        """What arrives from point `number` to the next, and so on to the last; None: nobody knows."""
+        """Returns the arrivals from point `number` to the next, and so on to the last; None: unknown."""
         expected = self.expect.get(source)
         past = intervals(self.runs, source)
         steps = range(number, len(self.schedule))
@@ -320,11 +322,11 @@ class Outlook:
 
     @property
     def _began(self) -> float:
-        """When the present cycle did."""
+        """The start of the present cycle in epoch seconds."""
         return max((r.at for r in self.runs if r.arrived.last and r.run is not None), default=0.0)
 
     def _weights(self, past: Sequence[ArrivalInterval], steps: Sequence[int]) -> list[float]:
-        """How what arrives in the rest of the cycle is shared out over its stretches."""
+        """Returns the weights by which the arrivals in the rest of the cycle are divided among its stretches."""
         foreseen = [self._foreseen(past, k, steps[0]) for k in steps]
         known = [sum(rows) for rows in foreseen if rows is not None]
         if len(known) == len(steps) and sum(known) > 0:
@@ -333,7 +335,7 @@ class Outlook:
         return lengths if len(lengths) == len(steps) else [1.0 for _ in steps]
 
     def _foreseen(self, past: Sequence[ArrivalInterval], k: int, number: int) -> ArrivedRows | None:
-        """What the past says about the stretch from point k to the next one."""
+        """Returns the forecast by the past for the stretch from point k to the next one; None if it tells nothing."""
         same = self._same(past, k)
         if same:
             return median(i.rows[0] for i in same), median(i.rows[1] for i in same)
@@ -341,20 +343,21 @@ class Outlook:
         return None if clock is None else Profile.of(past, self.zone).between(*clock)
 
     def _same(self, past: Sequence[ArrivalInterval], k: int) -> list[ArrivalInterval]:
-        """The stretch from point k to the next one in past cycles."""
+        """Returns the past intervals of the stretch from point k to the next one."""
         ends = place(self.schedule, k), place(self.schedule, k + 1)
         return [i for i in past if (i.first, i.last) == ends][-CYCLES:]
 
     def _length(self, past: Sequence[ArrivalInterval], k: int, number: int) -> float:
-        """Seconds from point k to the next one."""
+        """Returns the seconds from point k to the next one."""
         clock, same = self._clock(k, number), self._same(past, k)
         if clock is not None:
             return clock[1]
         return median(i.stop - i.start for i in same) if same else DAY / len(self.schedule)
 
     def _clock(self, k: int, number: int) -> tuple[float, float] | None:
-        """The second of the day at which the stretch from point k to the next begins, and its length, if the clock
-        tells; `number`: the present point."""
+        """Returns the second of the day at which the stretch from point k to the next begins, and its length; None if
+        the clock does not tell. `number`: the present point.
+        """
         here, there = self.schedule[k - 1].trigger, self.schedule[k].trigger
         if isinstance(here, AtTime):
             start = float(here.second % DAY)

@@ -1,4 +1,4 @@
-"""The session catalog, through the bridge: a view's entry is an external table that points to its location."""
+"""The session catalog, through the bridge. A view's entry is an external table at its location."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from tidemill.runtime.storage.files import UndecidedError
 
 VIEW_PROPERTY = "tidemill.view"
 KEEP_FILES = "tidemill.keepFiles"
-"""Property of an entry whose files DROP leaves alone whatever the definition says: it was attached by LOCATION."""
+"""Property of an entry that was attached by LOCATION: DROP leaves its files alone, whatever the definition says."""
 OURS = (VIEW_PROPERTY, KEEP_FILES)
 SESSION_CATALOG = "spark_catalog"
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """What the catalog says of a name; `schema`: its columns as a StructType in JSON."""
+    """The catalog's entry of a name. `schema`: its columns as a StructType in JSON."""
 
     name: tuple[str, ...]
     type: str
-    provider: str | None
     location: str | None
     properties: Mapping[str, str]
     comment: str | None
@@ -32,27 +31,27 @@ class CatalogEntry:
 
     @property
     def is_view(self) -> bool:
-        """Whether it is the entry of an incremental view."""
+        """True if it is the entry of an incremental view."""
         return VIEW_PROPERTY in self.properties
 
     @property
     def what(self) -> str:
-        """What it is, for messages."""
+        """The kind of entry, for messages."""
         if self.is_view:
             return "an incremental view"
         return "a view" if self.type == "VIEW" else "a table"
 
     def has_columns(self, schema: Mapping[str, Any]) -> bool:
-        """Whether it has these columns: names (catalogs may keep them in lower case), types and comments."""
+        """Returns True if it has these columns: names (catalogs may keep them in lower case), types and comments."""
         return _columns(self.schema) == _columns(schema)
 
     def describes(self, properties: Mapping[str, str], comment: str | None) -> bool:
-        """Whether it has this comment and these properties, whatever others there are."""
+        """Returns True if it has this comment and these properties, whatever others there are."""
         return self.comment == comment and properties.items() <= self.properties.items()
 
 
 def qualify(jvm: Jvm, name: Sequence[str]) -> tuple[str, ...]:
-    """Catalog, database and name, as Spark would resolve it now.
+    """Returns catalog, database and name, as Spark would resolve the name now.
 
     Raises TIDEMILL_CATALOG_UNSUPPORTED for a catalog other than the session's own.
     """
@@ -71,13 +70,13 @@ def check_name(jvm: Jvm, qualified: Sequence[str]) -> None:
 
 
 def lookup(jvm: Invoker, qualified: Sequence[str]) -> CatalogEntry | None:
-    """The entry of a qualified name; None if there is none."""
+    """Returns the entry of a qualified name; None if there is none."""
     answer = jvm.invoke("catalog", {"do": "lookup", "name": list(qualified)})
     return None if answer is None else _entry(answer)
 
 
 def views_in(jvm: Jvm, database: str | None, pattern: str | None) -> list[CatalogEntry]:
-    """Entries of incremental views in a database (None: the current one) whose names match Spark's LIKE `pattern`."""
+    """Returns the entries of views in a database (None: the current one) whose names match Spark's LIKE `pattern`."""
     request: dict[str, Any] = {"do": "list", "property": VIEW_PROPERTY}
     if database is not None:
         request["database"] = database
@@ -98,9 +97,8 @@ def create_entry(
 ) -> None:
     """Makes the entry of a view; `schema` is a StructType in JSON, `provider` the format of its result.
 
-    Fails as Spark does if the name is taken.
-
-    An answer that got lost is looked up. Raises `UndecidedError` if not even that is possible.
+    Fails as Spark does if the name is taken. If the answer gets lost, the entry is looked up. Raises `UndecidedError`
+    if that is not possible either.
     """
     request = {
         "do": "create_table",
@@ -150,12 +148,12 @@ def drop_entry(jvm: Jvm, qualified: Sequence[str]) -> None:
 
 
 def refresh_entry(jvm: Invoker, qualified: Sequence[str]) -> None:
-    """Has the session read the entry's files anew."""
+    """Makes the session read the entry's files again."""
     jvm.invoke("catalog", {"do": "refresh", "name": list(qualified)})
 
 
 def default_location(jvm: Jvm, qualified: Sequence[str]) -> str:
-    """Where a managed table of that name would lie."""
+    """Returns the location that a managed table of that name would have."""
     return str(jvm.invoke("catalog", {"do": "default_path", "name": list(qualified)}))
 
 
@@ -163,7 +161,6 @@ def _entry(answer: Mapping[str, Any]) -> CatalogEntry:
     return CatalogEntry(
         tuple(answer["name"]),
         answer["type"],
-        answer.get("provider"),
         answer.get("location"),
         answer.get("properties") or {},
         answer.get("comment"),

@@ -1,18 +1,19 @@
-"""The definition of a view: what CREATE, OR REPLACE or ALTER ... AS fixed, and what ALTER has amended since.
+"""The definition of a view, as CREATE, OR REPLACE or ALTER ... AS made it, and its amendments by ALTER.
 
-The truth about a view lies under its location; the catalog entry only points there. Definitions are numbered
-from 0, each a file of its own that never changes: `_tidemill/view.json`, then
-`_tidemill/definition/<number>.json`. Which one counts is said by the newest entry of the log, so that a query and its
-content change in one commit. Amendments (schedule, policy, comment, properties, suspended; where an attached view
-reads its query now) are the actions of ALTER, one file each, `_tidemill/amendments/<number>.json`; they apply in the
-order of their numbers to the definition that is in force, except those that it had already taken in when it was made.
+The files at its location are the truth about a view; the catalog entry only points there. Definitions are numbered from
+0. Each is a file of its own that never changes: `_tidemill/view.json`, then `_tidemill/definition/<number>.json`. The
+newest entry of the log names the definition in force, so that a query and its content change in one commit.
+
+Amendments are the actions of ALTER (schedule, policy, comment, properties, suspended; the namespace of the query of an
+attached view), one file each: `_tidemill/amendments/<number>.json`. They apply in the order of their numbers to the
+definition in force, except those that it had taken in when it was made.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from tidemill.plan.datatype import DataType
@@ -40,8 +41,8 @@ VIEW_FILE = "_tidemill/view.json"
 DEFINITIONS = "_tidemill/definition"
 AMENDMENTS = "_tidemill/amendments"
 DROPPING = "_tidemill/dropping"
-"""Made by DROP before the catalog entry goes, with the number that the next run would have: where no run came since,
-the files are nobody's."""
+"""A mark that DROP makes before the catalog entry goes, with the number of the next run. If no run came since, the
+files can go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +56,10 @@ class ViewColumn:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a view's statement says that bears on every run.
+    """The parts of a view's statement that every run needs.
 
-    `captured`: the settings that give the query its meaning. `cycle`: rows inserted into and deleted from a source in
-    a cycle, by its name, where EXPECT says so.
+    `captured`: the settings that give the query its meaning. `cycle`: the arrivals at a source in a cycle, by its name,
+    where EXPECT tells.
     """
 
     policy: Policy
@@ -68,16 +69,15 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """Everything that a refresh needs to know about a view besides its log.
+    """Everything that a refresh needs of a view besides its log.
 
     `name`: catalog, namespace and name. `statement`: the CREATE statement as parsed. `query`: its query text.
     `settings`: the captured confs that give the query its meaning, read with `catalog` and `namespace` as current.
     `query_columns`: names of the query's own output, in the order of `columns`. `sources`: the source entries of the
-    query document as CREATE saw them. `functions`: fingerprints of session functions by name. `order_dropped`: a
-    top-level ORDER BY that a stored bag cannot keep. `time_dependent`: the query reads the current time.
-    `owns_files`: created without LOCATION, so that DROP removes the files. `number`: of the definition.
-    `takes_in`: how many amendments it had taken in. `amendments`: those that came after, in order; not part of the
-    file.
+    query document as CREATE saw them. `functions`: fingerprints of session functions by name. `time_dependent`: the
+    query reads the current time. `owns_files`: created without LOCATION, so that DROP removes the files. `number`: of
+    the definition. `takes_in`: how many amendments it had taken in. `amendments`: those that came after, in order; not
+    part of the file.
     """
 
     id: str
@@ -92,7 +92,6 @@ class Definition:
     query_columns: tuple[str, ...]
     sources: tuple[Mapping[str, Any], ...]
     functions: Mapping[str, str]
-    order_dropped: bool
     time_dependent: bool
     owns_files: bool
     created_at: int
@@ -136,7 +135,7 @@ class Definition:
 
     @property
     def suspended(self) -> bool:
-        """Whether the last of SUSPEND and RESUME was SUSPEND."""
+        """True if the last of SUSPEND and RESUME was SUSPEND."""
         switches = [a for a in self.amendments if isinstance(a, Suspend | Resume)]
         return bool(switches) and isinstance(switches[-1], Suspend)
 
@@ -147,7 +146,7 @@ class Definition:
         return None if not said else -1 if said[-1].run is None else said[-1].run
 
     def amended_by(self, actions: Sequence[Action]) -> Definition:
-        """With all amendments that apply to it."""
+        """Returns the definition with all amendments that apply to it."""
         now = replace(self, amendments=tuple(actions))
         for action in actions:
             if isinstance(action, Attached):
@@ -172,7 +171,7 @@ class Definition:
 
     @staticmethod
     def from_json(text: str, location: str) -> Definition:
-        """Reads `text`; `location` is where it was found (a moved directory keeps working).
+        """Returns the definition in `text`. `location`: the place of its file (a moved directory keeps working).
 
         Raises ValueError for a format that this version does not know.
         """
@@ -180,7 +179,8 @@ class Definition:
         written = data.pop("format", None)
         if written != FORMAT:
             raise ValueError(f"view.json of format {written}; this version of Tidemill reads format {FORMAT}")
-        definition = Definition(**data)
+        known = {f.name for f in fields(Definition)}  # earlier versions wrote more
+        definition = Definition(**{key: value for key, value in data.items() if key in known})
         return replace(
             definition,
             name=tuple(definition.name),
@@ -199,12 +199,12 @@ def _field(column: ViewColumn) -> dict[str, Any]:
 
 
 def definition_file(number: int) -> str:
-    """The file of a definition that is not the first."""
+    """Returns the file of a definition that is not the first."""
     return numbered(DEFINITIONS, number)
 
 
 def amended(create: Create, action: Action) -> Create:
-    """A CREATE statement as an action of ALTER changes it; actions on other things leave it as it is.
+    """Returns a CREATE statement as an action of ALTER changes it. Other actions leave it as it is.
 
     >>> amended(Create(("v",), (), "SELECT 1", properties=(("a", "1"),)), SetProperties((("b", "2"),))).properties
     (('a', '1'), ('b', '2'))

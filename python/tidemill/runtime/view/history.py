@@ -12,7 +12,7 @@ from tidemill.search.contract.kinds import RUN_KINDS, RunKind
 
 @dataclass(frozen=True, slots=True)
 class ChangeCounts:
-    """Rows that came and rows that went."""
+    """The numbers of inserted and of deleted rows."""
 
     inserts: int
     deletes: int
@@ -20,10 +20,10 @@ class ChangeCounts:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run.  Fields are the columns of SHOW REFRESHES in their order; None is NULL.
+    """One run. The fields are the columns of SHOW REFRESHES in their order; None is NULL.
 
-    `started_at`: epoch microseconds. `cpu_ms`, `duration_ms`: milliseconds. Costs: the unit of the cost model,
-    `default` CPU milliseconds. `positions`: per source name, its position as text.
+    `started_at`: epoch microseconds. `cpu_ms`, `duration_ms`: milliseconds. Costs: in the unit of the cost model, for
+    `default` CPU milliseconds. `positions`: a source's position as text, by its name.
     """
 
     run: int | None
@@ -46,7 +46,7 @@ class RunRow:
     regret: float | None = None
 
     def cells(self) -> list[Any]:
-        """The row in the encoding of the bridge: structs are lists, maps objects."""
+        """Returns the row in the encoding of the bridge: structs are lists, maps are objects."""
         return [_cell(getattr(self, f.name)) for f in fields(self)]
 
     def to_json(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""What views above a view have read of it: VACUUM keeps the changes that they have yet to take in.
+"""Leases of downstream views on an upstream view: VACUUM keeps the changes that they have yet to read.
 
-A lease is a file `_tidemill/leases/<id of the view above>.json` below the upstream view's location. It says where the
-view above lies; how far that one has read is said by its own log, so a lease is never out of date. One whose view is
-gone, or no longer reads this one, holds nothing back.
+A lease is a file `_tidemill/leases/<id of the downstream view>.json` below the upstream view's location. It has the
+location of the downstream view. That view's own log tells how far it has read, so a lease is never out of date. A lease
+is void if its view is gone, or no longer reads this one.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ FOLDER = "_tidemill/leases"
 
 @dataclass(frozen=True, slots=True)
 class Leases:
-    """`oldest`: the oldest run up to which a view above has read (None: there is none); `void`: files of leases that
-    hold nothing back."""
+    """`oldest`: the oldest run up to which a downstream view has read (None: there is none). `void`: files of leases
+    that are void."""
 
     oldest: int | None
     void: frozenset[str]
 
 
 def take(view: View, sources: Iterable[Mapping[str, Any]], record: RunRecord) -> None:
-    """Tells the views among `sources`, entries of the query's document, that `view` has read them."""
+    """Writes the leases of `view` on the views among `sources`, which are entries of the query document."""
     read = {s.name: s.position["run"] for s in record.stands_at[0] if s.kind == "view" and s.position}
     for source in sources:
         if source["kind"] == "view" and source["name"] in read:
             lease = {"view": view.definition.qualified, "location": view.location, "run": read[source["name"]]}
-            with suppress(Exception):  # a place that may not be written to; its retention still holds
+            with suppress(Exception):  # the location may not be writable; the retention still holds
                 view.files.write(_file(source, view), json.dumps(lease, ensure_ascii=False))
 
 
 def give_up(view: View, kept: Iterable[Mapping[str, Any]] = ()) -> None:
-    """Removes the leases of a view that is dropped, or that reads only the sources `kept` from now on."""
+    """Removes the leases of a view that is dropped, or that from now on reads only the sources `kept`."""
     stay = {source["path"] for source in kept}
     for source in view.definition.sources:
         if source["kind"] == "view" and source["path"] not in stay:
@@ -51,7 +51,7 @@ def give_up(view: View, kept: Iterable[Mapping[str, Any]] = ()) -> None:
 
 
 def standing(view: View) -> Leases:
-    """The leases on `view`."""
+    """Returns the leases on `view`."""
     paths = [s.path for s in view.files.list(child(view.location, FOLDER)) if s.name.endswith(".json")]
     texts = view.files.read_many(paths)
     found = {path: _read_up_to(view, json.loads(text)) for path, text in zip(paths, texts, strict=True) if text}
@@ -60,12 +60,12 @@ def standing(view: View) -> Leases:
 
 
 def _read_up_to(view: View, lease: Mapping[str, Any]) -> int | None:
-    """The run of `view` up to which the holder of the lease has read; None if it is no reader any more."""
+    """Returns the run of `view` up to which the holder of the lease has read; None if it is no reader any more."""
     if not view.files.exists(child(lease["location"], VIEW_FILE)):
         return None
     try:
         above = views.at_location(view.files, lease["location"])
-    except Exception:  # damaged, or of another version: it may be mended, so the lease stands as it was written
+    except Exception:  # damaged, or of another version: it may be repaired, so the lease counts as it was written
         return int(lease["run"])
     if above is None or above.head is None:
         return None

@@ -1,7 +1,6 @@
-"""What one commit says: the content of a log entry, as the runtime reads and writes it.
+"""The record of a run: the content of its log entry, as the runtime reads and writes it.
 
-Everything that the next run needs stands here: live files, states, positions; and everything that SHOW REFRESHES
-tells.
+It has everything that the next run needs (live files, states, positions), and everything that SHOW REFRESHES shows.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ File = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SourceAt:
-    """How far a run has read a source: its name and id as analysed then, and its position (None: it has none)."""
+    """A source as a run has read it: its name and id as analysed then, and its position (None: it has none)."""
 
     name: str
     id: str | None
@@ -41,16 +40,16 @@ class StoredPiece:
     order: str | None = None
 
     def counted(self) -> Piece:
-        """What the planner is told of it."""
+        """Returns the piece as the planner needs it, without files."""
         return Piece(len(self.files), self.rows, self.taken, self.segments, self.order)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """A state kept after a run: what the planner said of it (see `StateSpec`), and its pieces in order of writing.
+    """A state kept after a run: its description by the planner (see `StateSpec`), and its pieces in order of writing.
 
-    `run`: the run without output at whose positions it stands; None: it stands where the content does. `before`: of
-    such a state, how many pieces were there at the content's positions; None: all.
+    `run`: the run without output whose positions the state has; None: it has those of the content. `before`: the number
+    of pieces of such a state that were there at the content's positions; None: all.
     """
 
     form: str
@@ -68,7 +67,7 @@ class StoredState:
 
     @property
     def rows(self) -> int:
-        """Rows in all pieces; a key may be in several."""
+        """The number of rows in all pieces; a key may be in several."""
         return sum(p.rows for p in self.pieces)
 
     @property
@@ -80,16 +79,15 @@ class StoredState:
 class RunRecord:
     """One run.
 
-    `files`: the live files of the result. `output_run` and `output_at`: the last run with output (this one, if it
-    had) and when it ended (epoch microseconds); None as long as the view is not filled. `sources`: positions that
-    the content stands at, and states unless they say otherwise. `moments`: the positions of the runs without output
-    since then at which something stands. `held`: the signed change of the content since, up to run `held_run`, which
-    waits for a run with output. `fingerprint`: of the query as analysed. `functions`: fingerprints of the session
-    functions. `keys`: output columns that are a key of the content, None if it is a bag. `delta`: files of the signed
-    change of the content by this run, None if it was not computed (a full run). `definition`: number of the view's
-    definition that the content stands for. `compacted`: states of which this run put pieces together. `arrived`: what
-    came into the sources; the history keeps it with the row. `chosen`: the packs among which the plan was looked for
-    that the states were chosen by; None: unknown. `rows`: of the content; None: unknown.
+    `files`: the live files of the result. `output_run` and `output_at`: the last run with output (this one, if it had
+    output) and its end (epoch microseconds); None before the initial load. `sources`: the positions of the content, and
+    of states unless they have others. `moments`: the positions of later runs without output that a state or the held
+    change has. `held`: the held change, up to run `held_run`. `fingerprint`: of the query as analysed. `functions`:
+    fingerprints of the session functions. `keys`: output columns that are a key of the content, None if it is a bag.
+    `delta`: files of the signed change of the content by this run, None if it was not computed (a full run).
+    `definition`: number of the definition that the content belongs to. `compacted`: states with a compaction in this
+    run. `arrived`: the arrivals at the sources; the history keeps them with the row. `chosen`: the packs that were
+    enabled when the states were chosen; None: unknown. `rows`: of the content; None: unknown.
     """
 
     run: int
@@ -127,22 +125,23 @@ class RunRecord:
 
     @property
     def stands_at(self) -> tuple[tuple[SourceAt, ...], ...]:
-        """The positions at which something stands: the content's first, then those of runs without output."""
+        """The positions of content and states: the content's first, then those of runs without output."""
         later = tuple(self.moments[run] for run in sorted(self.moments))
         return (self.sources, *later) if self.filled or not later else later
 
     def moment_of(self, run: int | None) -> int:
-        """The number in `stands_at` of a run without output; None stands for the content."""
+        """Returns the number in `stands_at` of a run without output; of the content for None."""
         if run is None:
             return 0
         return sorted(self.moments).index(run) + (1 if self.filled else 0)
 
     def position_of(self, name: str, moment: int = 0) -> Any:
-        """The position of the source of that name at a moment of `stands_at`; None if this record has none."""
+        """Returns the position of the source of that name at a moment of `stands_at`; None if this record has none."""
         return next((s.position for s in self.stands_at[moment] if s.name == name), None)
 
     def to_json(self) -> dict[str, Any]:
-        """`output`, `files`, `rows`, `delta` and `metrics` are read by the JVM too, for views over this one."""
+        """Returns the log entry. The JVM too reads `output`, `files`, `rows`, `delta` and `metrics`, for downstream
+        views."""
         return {
             "format": FORMAT,
             "run": self.run,
@@ -168,7 +167,7 @@ class RunRecord:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> RunRecord:
-        """Raises ValueError for a format that this version does not know."""
+        """Returns the record of a log entry. Raises ValueError for a format that this version does not know."""
         if data.get("format") != FORMAT:
             raise ValueError(
                 f"log entry of format {data.get('format')}; this version of Tidemill reads format {FORMAT}"
@@ -197,7 +196,7 @@ class RunRecord:
 
 
 def arrived_of(metrics: Mapping[str, Any]) -> Arrived | None:
-    """What the history's row of a run says of arrivals; None for one that was written before they were recorded."""
+    """Returns the arrivals in a run's row of the history; None for a row of a version that did not record them."""
     return None if metrics.get(ARRIVED) is None else Arrived.from_json(metrics[ARRIVED])
 
 

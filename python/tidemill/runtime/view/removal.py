@@ -1,6 +1,6 @@
-"""Removing a view's files in an order by which whoever finds a part of them knows that they are nobody's.
+"""Removes a view's files in an order that tells later statements if a removal was cut off.
 
-The view's own file goes first, the mark DROPPING last: where the mark lies without that file, the rest may go.
+The view's own file goes first, the mark DROPPING last. If the mark is there without that file, the rest may go.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _LAST = {DROPPING, writers.FOLDER}
 
 
 def remove(files: Files, location: str) -> None:
-    """Removes the location with all that lies there; as long as that lasts, nobody makes a view there."""
+    """Removes the location with everything in it. Meanwhile nobody can create a view there."""
     with writers.writing(files, location):
         if not files.exists(child(location, DROPPING)):
             files.write(child(location, DROPPING), "")
@@ -26,7 +26,7 @@ def remove(files: Files, location: str) -> None:
 
 
 def was_cut_off(files: Files, location: str) -> bool:
-    """Whether what lies there is what a removal left that died."""
+    """Returns True if the files there were left by a removal that died."""
     if files.exists(child(location, VIEW_FILE)) or writers.live_since(files, location) is not None:
         return False
     return files.exists(child(location, DROPPING)) or writers.only_dead_marks(files, location)

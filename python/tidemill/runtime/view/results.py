@@ -1,8 +1,8 @@
-"""The format of a view's result: how the files that the log names are shown to those who do not read the log.
+"""The format of a view's result: shows the live files to readers that do not read the log.
 
-Whatever the format, the files are the same Parquet files, written by `apply`, and publishing comes after the commit and
-can always be done again. `parquet`: Spark's own file-sink manifest. `delta`: a Delta table at the location, whose
-transactions add and remove those files and carry the number of the run.
+In both formats the files are the same Parquet files, written by `apply`, and publishing comes after the commit and can
+always be done again. `parquet`: Spark's own file-sink manifest. `delta`: a Delta table at the location, whose
+transactions add and remove those files and have the number of the run.
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ from tidemill.runtime.view.record import File, RunRecord
 
 DELTA_LOG = "_delta_log"
 FOLDERS = (publish.FOLDER, DELTA_LOG)
-"""Folders below a location that belong to what shows the result."""
+"""Folders below a location with the manifests or the Delta log of the result."""
 DELTA_PROPERTIES = (
     "delta.checkpointInterval",
     "delta.deletedFileRetentionDuration",
     "delta.logRetentionDuration",
 )
-"""Those of Delta's own table properties that a view may have: all others concern how its files are written."""
+"""Delta's own table properties that a view may have. All others concern the writing of its files."""
 
 
 class Result(Protocol):
     """Shows the content of a view."""
 
     def check(self) -> None:
-        """Raises what stands against a view of this definition in this format; writes nothing."""
+        """Raises an error if a view of this definition cannot have this format. Writes nothing."""
 
     def prepare(self) -> None:
-        """Makes what a view needs that is not filled yet."""
+        """Makes the files that a view needs before its initial load."""
 
     def published(self) -> int | None:
-        """The number of what is shown, to be compared with `due`; None if nothing is, or something else."""
+        """Returns the number of the published content, to compare with `due`; None if there is none of this view."""
 
     def due(self, record: RunRecord) -> int | None:
-        """The number under which a record with content is shown."""
+        """Returns the number under which a record with content is published."""
 
     def publish(self, record: RunRecord, before: RunRecord | None) -> None:
-        """Shows the content of `record`, unless that, or a newer one, is shown already.
+        """Publishes the content of `record`, unless it, or newer content, is published already.
 
-        `before`: what is shown now, as far as it is known.
+        `before`: the record that is published now, as far as it is known.
         """
 
     def forget(self) -> None:
-        """The files are gone."""
+        """Clears caches of the result after its files were removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetResult:
-    """A manifest for each run: see `publish`."""
+    """A result with a manifest for each run: see `publish`."""
 
     files: Files
     location: str
@@ -78,7 +78,7 @@ class ParquetResult:
 
 @dataclass(frozen=True, slots=True)
 class DeltaResult:
-    """A Delta transaction for each run with output."""
+    """A result with a Delta transaction for each run with output."""
 
     definition: Definition
     files: Files
@@ -130,7 +130,7 @@ class DeltaResult:
 
 
 def result_of(definition: Definition, files: Files) -> Result:
-    """The result of a view, by the format of its definition."""
+    """Returns the result of a view, by the format of its definition."""
     if definition.format == "delta":
         return DeltaResult(definition, files)
     return ParquetResult(files, definition.location)

@@ -1,4 +1,4 @@
-"""A view by its name: catalog entry, definition and log together."""
+"""Finds a view by its name, with catalog entry, definition and log."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tidemill.sql.codec import action_from_json, to_json
 from tidemill.sql.statements import Action
 
 RUNS_WEIGHED = 16
-"""Runs whose cost is set against what was estimated for them."""
+"""Number of runs whose measured cost is compared with the estimate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What cannot be read of what a run left: of the content, and of each state by name, what is wrong with a file."""
+    """The unreadable files of a run: for the content, and for each state by name, what is wrong with a file."""
 
     content: str | None
     states: Mapping[str, str]
@@ -43,10 +43,10 @@ class Lost:
 
 @dataclass
 class View:
-    """An incremental view as its location tells; `head` is its last run when the view was opened, `entry` what the
-    catalog said of it if it was opened by its name.
+    """An incremental view as stored at its location.
 
-    Not frozen: what is read from storage is read once and kept for the length of one statement.
+    `head`: its last run when the view was opened. `entry`: its catalog entry if it was opened by its name. The class is
+    not frozen: what is read from storage is read once and cached for one statement.
     """
 
     definition: Definition
@@ -64,7 +64,7 @@ class View:
 
     @cached_property
     def result(self) -> Result:
-        """What shows the content to others than Tidemill."""
+        """The result, which shows the content to other readers than Tidemill."""
         return result_of(self.definition, self.files)
 
     @property
@@ -79,7 +79,7 @@ class View:
         return "ACTIVE" if self.head is not None and self.head.filled else "NOT_FILLED"
 
     def outlook(self, *present: ObservedRun) -> Outlook:
-        """What statement and log tell of what will arrive; `present`: the run that is planned, with what it found."""
+        """Returns the outlook by statement and log. `present`: the run to be planned, with its arrivals."""
         definition = self.definition
         runs = []
         for row in reversed(self.log.history(RUNS_READ) if self.head is not None else []):
@@ -95,11 +95,11 @@ class View:
         )
 
     def history(self, limit: int | None) -> list[RunRow]:
-        """The rows of its runs, newest first."""
+        """Returns the rows of its runs, newest first."""
         return [RunRow.from_json(row) for row in self.log.history(limit)]
 
     def past(self) -> Past:
-        """What its last runs took; nothing where the last one took too little to tell."""
+        """Returns the costs of its last runs; nothing if the last one cost too little to tell."""
         head = self.head
         if head is None or (head.row.measured_cost or 0.0) < LEAST:
             return NOTHING_PAST
@@ -112,7 +112,7 @@ class View:
         )
 
     def lost(self) -> Lost:
-        """What of the last run's files is gone, or is not as it was written.  No Spark job runs."""
+        """Returns which files of the last run are gone, or are not as they were written. No Spark job runs."""
         if self.head is None:
             return Lost(None, {})
         owned: list[tuple[str | None, File]] = [(None, f) for f in self.head.files]
@@ -128,7 +128,7 @@ class View:
         return lost
 
     def damaged(self, failure: JvmFailure) -> Lost:
-        """The files of the last run that a failure of Spark names."""
+        """Returns the files of the last run that a failure of Spark names, as lost."""
         told = "\n".join((failure.message, *failure.causes))
         lost = Lost(None, {})
         if self.head is None or "FAILED_READ_FILE" not in (failure.condition or "") + told:
@@ -143,12 +143,12 @@ class View:
         return lost
 
     def publish(self, record: RunRecord) -> None:
-        """Shows the content of the last run with output to plain readers; may be done again at any time."""
+        """Publishes the content of the last run with output. It can be done again at any time."""
         if record.output_run is not None:
             self.result.publish(record, self.head)
 
     def describe(self) -> None:
-        """Shows columns, comment and properties as they are now, in the catalog and in a Delta table."""
+        """Writes the present columns, comment and properties to the catalog and to a Delta table."""
         self.describe_entry()
         if self.head is None or self.head.output_run is None:
             self.result.prepare()
@@ -156,14 +156,14 @@ class View:
             self.result.publish(self.head, self.head)
 
     def amended(self, *actions: Action) -> View:
-        """As it will be once these are committed."""
+        """Returns the view as it will be once these actions are committed."""
         definition = self.definition.amended_by((*self.definition.amendments, *actions))
         return View(definition, self.files, self.head, self.entry)
 
     def publish_if_behind(self) -> None:
-        """Does what a statement that died behind its commit left undone.
+        """Finishes the work of a statement that died after its commit.
 
-        The content first, then the columns in the catalog: readers take the newest run that has the catalog's columns.
+        The content comes first, then the catalog's columns: readers take the newest run with the catalog's columns.
         """
         head = self.head
         if head is not None and head.output_run is not None:
@@ -179,7 +179,7 @@ class View:
             catalog.refresh_entry(self.files.jvm, self.definition.name)
 
     def describe_entry(self) -> None:
-        """Shows columns, comment and properties as they are now in the catalog."""
+        """Writes the present columns, comment and properties to the catalog."""
         create, schema = self.definition.create, self.definition.schema
         catalog.alter_entry(
             self.files.jvm,
@@ -190,13 +190,14 @@ class View:
         )
 
     def refresh_readers(self, jvm: Jvm) -> None:
-        """Has the caller's session read the new content, cached plans included."""
-        if catalog.lookup(jvm, self.definition.name) is not None:  # one found by its path may have no entry, or another
+        """Makes the caller's session read the new content, in cached plans too."""
+        # A view that was found by its path may have no entry.
+        if catalog.lookup(jvm, self.definition.name) is not None:
             catalog.refresh_entry(jvm, self.definition.name)
 
 
 def _wrong(file: File, status: Status | None, *, dated: bool) -> str | None:
-    """How what lies under a file's path differs from what was written there; None if it does not."""
+    """Returns how the file at a path differs from the file that was written there; None if it does not."""
     if status is None:
         return f"{file['path']} is gone"
     if status.folder:
@@ -209,12 +210,12 @@ def _wrong(file: File, status: Status | None, *, dated: bool) -> str | None:
 
 
 def _named(file: File, text: str) -> bool:
-    """Whether a text names a file; Spark's names of files are unique, folders may be spelt in other ways."""
+    """Returns True if a text names a file. Spark's file names are unique; folders may be spelt in other ways."""
     return str(file["path"]).rsplit("/", 1)[-1] in text
 
 
 def entry(jvm: Jvm, name: Sequence[str]) -> CatalogEntry:
-    """The catalog entry of an incremental view.
+    """Returns the catalog entry of an incremental view.
 
     Raises TIDEMILL_NOT_FOUND, TIDEMILL_NOT_AN_INCREMENTAL_VIEW, TIDEMILL_CATALOG_UNSUPPORTED.
     """
@@ -228,12 +229,12 @@ def entry(jvm: Jvm, name: Sequence[str]) -> CatalogEntry:
 
 
 def find(jvm: Jvm, name: Sequence[str]) -> View:
-    """The incremental view of that name.  Raises as `entry`."""
+    """Returns the incremental view of that name. Raises as `entry`."""
     return open_entry(jvm, entry(jvm, name))
 
 
 def open_entry(jvm: Jvm, found: CatalogEntry) -> View:
-    """The view that a catalog entry points to.  Raises TIDEMILL_NOT_FOUND if its files are gone."""
+    """Returns the view of a catalog entry. Raises TIDEMILL_NOT_FOUND if its files are gone."""
     files = Files(jvm)
     opened = None if found.location is None else at_location(files, files.qualify(found.location), found.name)
     if opened is None:
@@ -243,7 +244,7 @@ def open_entry(jvm: Jvm, found: CatalogEntry) -> View:
 
 
 def at_location(files: Files, location: str, name: Sequence[str] | None = None) -> View | None:
-    """The view that lies there, under the name that the catalog has for it now; None if there is none."""
+    """Returns the view at a location, under the name that the catalog has for it now; None if there is none."""
     first = files.read(child(location, VIEW_FILE))
     if first is None:
         return None
@@ -258,17 +259,17 @@ def at_location(files: Files, location: str, name: Sequence[str] | None = None) 
     definition = replace(definition, name=tuple(name) if name else definition.name)
     definition = definition.amended_by([action for number, action in found if number > definition.takes_in])
     view = View(definition, files, head)
-    view.log = log  # it knows what the entry of `head` keeps beside
+    view.log = log  # it knows the files beside the entry of `head`
     return view
 
 
 def amend(view: View, action: Action) -> None:
-    """Commits an action of ALTER.  Raises TIDEMILL_CONCURRENT_REFRESH if another one came first."""
+    """Commits an action of ALTER. Raises TIDEMILL_CONCURRENT_REFRESH if another one came first."""
     number = newest_amendment(view) + 1
     path = numbered(child(view.location, AMENDMENTS), number)
     created = view.files.write_new(path, json.dumps(to_json(action), ensure_ascii=False))
     if created:
-        # A number that a later definition has taken in may be free again, because VACUUM was here; nobody reads it.
+        # VACUUM may have freed a number that a later definition has taken in; nobody reads such a number.
         now = at_location(view.files, view.location, view.definition.name)
         if now is not None and now.definition.takes_in < number:
             return
@@ -277,7 +278,7 @@ def amend(view: View, action: Action) -> None:
 
 
 def newest_amendment(view: View) -> int:
-    """The number of the last amendment; 0 if there was none.  VACUUM removes those that a definition has taken in."""
+    """Returns the number of the last amendment; 0 without any. VACUUM removes those that a definition has taken in."""
     return max(view.files.numbers(child(view.location, AMENDMENTS)), default=view.definition.takes_in)
 
 

@@ -91,13 +91,10 @@ private[tidemill] object CatalogOps {
   private def describe(table: CatalogTable): JValue = JObject(
     "name" -> Json.ofTexts(table.identifier.nameParts),
     "type" -> JString(table.tableType.name),
-    "provider" -> Json.of(table.provider),
     "location" -> Json.of(table.storage.locationUri.map(CatalogUtils.URIToString)),
     "properties" -> Json.ofMap(table.properties),
     "schema" -> Json.of(table.schema),
-    "partitions" -> Json.ofTexts(table.partitionColumnNames),
-    "comment" -> Json.of(table.comment),
-    "created_at" -> JLong(table.createTime))
+    "comment" -> Json.of(table.comment))
 
   /** An external table, or a managed one without "location". */
   private def described(request: JValue, table: TableIdentifier): CatalogTable = {

@@ -72,7 +72,7 @@ object Plans {
 
   /**
    * What fixes the meaning of a query's text: {"confs": the settings that Spark's views capture, "catalog",
-   * "namespace": where names are looked up, "time_zone"}.
+   * "namespace": where names are looked up}.
    */
   def settings(session: SparkSession, request: JValue): JValue = {
     val conf = session.sessionState.conf
@@ -88,7 +88,6 @@ object Plans {
       SQLConf.CASE_SENSITIVE.key -> conf.caseSensitiveAnalysis.toString)
     ("confs" -> JObject((always.toMap ++ captured).toList.sorted.map { case (k, v) => k -> (JString(v): JValue) })) ~
       ("catalog" -> manager.currentCatalog.name) ~
-      ("namespace" -> manager.currentNamespace.toList) ~
-      ("time_zone" -> conf.sessionLocalTimeZone)
+      ("namespace" -> manager.currentNamespace.toList)
   }
 }

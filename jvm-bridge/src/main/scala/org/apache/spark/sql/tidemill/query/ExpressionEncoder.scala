@@ -141,7 +141,6 @@ final class ExpressionEncoder {
         ("args" -> JArray(function.children.toList.map(encode(_, scope)))) ~
         ("distinct" -> distinct) ~
         ("filter" -> filter.map(encode(_, scope)).getOrElse(JNull)) ~
-        ("ansi" -> isAnsi(function)) ~
         ("buffers" -> buffers(function))
     case _ => JNull
   }
@@ -214,12 +213,5 @@ object ExpressionEncoder {
   private def buffers(function: AggregateFunction): JValue = function match {
     case d: DeclarativeAggregate => JArray(d.aggBufferAttributes.toList.map(a => typeDocument(a.dataType)))
     case _ => JNull
-  }
-
-  /** Whether an aggregate function raises on overflow. */
-  private def isAnsi(function: AggregateFunction): Boolean = function.productIterator.exists {
-    case context: NumericEvalContext => context.evalMode == EvalMode.ANSI
-    case mode: EvalMode.Value => mode == EvalMode.ANSI
-    case _ => false
   }
 }

@@ -8,7 +8,6 @@ import org.apache.spark.sql.catalyst.analysis.MultiInstanceRelation
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
-import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.tidemill.query.{Query, SourceInfo}
@@ -29,23 +28,12 @@ final class Decoder(session: SparkSession, query: Query) {
   import ExpressionDecoder.{dataType, list, show}
 
   private val expressions = new ExpressionDecoder(session, query)
-  private val shared = mutable.HashMap.empty[String, JValue]
   private val observed = mutable.HashSet.empty[String]
 
   /** The plan of a wire tree whose output is the given columns under the given names, in that order. */
   def decode(root: JValue, output: Seq[(Int, String)]): LogicalPlan = {
-    remember(root)
     val decoded = visit(root)
     Project(output.map { case (c, name) => Alias(column(decoded, c), name)() }, decoded.plan)
-  }
-
-  private def remember(wire: JValue): Unit = {
-    (wire \ "op", wire \ "id") match {
-      case (JString("reference"), _) =>
-      case (_, JString(id)) => shared.getOrElseUpdate(id, wire)
-      case _ =>
-    }
-    list(wire \ "inputs").foreach(remember)
   }
 
   private def visit(wire: JValue): Decoded = {
@@ -53,7 +41,7 @@ final class Decoder(session: SparkSession, query: Query) {
       case JString(name) => name
       case _ => throw new IllegalArgumentException(s"not a plan node: ${show(wire).take(200)}")
     }
-    val decoded = op match {
+    op match {
       case "scan" => scan(wire)
       case "changes" => changes(wire)
       case "files" => files(wire)
@@ -68,16 +56,8 @@ final class Decoder(session: SparkSession, query: Query) {
       case "opaque" | "row_wise" | "window" => opaque(wire)
       case "replicate" => replicate(wire)
       case "observe" => observe(wire)
-      case "reference" =>
-        val id = text(wire \ "id")
-        visit(shared.getOrElse(id, throw new IllegalArgumentException(s"no node has id '$id'")))
       case other => throw new IllegalArgumentException(s"unknown plan node '$other'")
     }
-    wire \ "id" match {
-      case JString(id) => decoded.plan.setTagValue(NodeId, id)
-      case _ =>
-    }
-    decoded
   }
 
   private def inputs(wire: JValue): Seq[Decoded] = list(wire \ "inputs").map(visit)
@@ -366,9 +346,6 @@ object Decoder {
   private final case class Decoded(plan: LogicalPlan, ordered: Seq[(Int, Attribute)]) {
     lazy val columns: Columns = ordered.toMap
   }
-
-  /** The wire id of the node that a logical operator was made from, for its row counts. */
-  val NodeId: TreeNodeTag[String] = TreeNodeTag[String]("tidemill.node")
 
   private val observations = new AtomicLong(0)
 

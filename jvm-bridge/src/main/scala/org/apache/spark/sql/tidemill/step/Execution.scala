@@ -51,7 +51,6 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
   private def option(value: JValue): Option[String] = Some(value).collect { case JString(s) => s }
 
   def run(): JObject = {
-    val started = System.nanoTime
     session.withActive {
       val plan = new Decoder(session, query).decode(request \ "plan", columns)
       val view = option(request \ "view").getOrElse("query")
@@ -73,8 +72,7 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
           }
         }
       }
-      val wall = (System.nanoTime - started) / 1000000L
-      answer ~ ("cpu_ms" -> cost.cpuMillis) ~ ("jobs" -> cost.jobs) ~ ("wall_ms" -> wall)
+      answer ~ ("cpu_ms" -> cost.cpuMillis) ~ ("jobs" -> cost.jobs)
     }
   }
 
@@ -171,8 +169,7 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
   private def answer(files: JArray, rows: JValue, executed: Option[SparkPlan]): JObject =
     ("files" -> files) ~ ("rows" -> rows) ~
       ("observed" -> executed.map(observed).getOrElse(JObject())) ~
-      ("text" -> JNull) ~
-      ("nodes" -> executed.map(nodes).getOrElse(JArray(Nil)))
+      ("text" -> JNull)
 
   private def observed(plan: SparkPlan): JObject = {
     val found = CollectMetricsExec.collect(plan)
@@ -181,15 +178,6 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
         metric -> RowEncoding.cell(row.get(i))
       })
     })
-  }
-
-  /** Rows that came out of operators whose logical node carries a wire id; only operators that count have one. */
-  private def nodes(plan: SparkPlan): JArray = {
-    val counted = collectWithSubqueries(plan) {
-      case p if p.metrics.contains("numOutputRows") =>
-        p.logicalLink.flatMap(_.getTagValue(Decoder.NodeId)).map(id => (id, p.metrics("numOutputRows").value))
-    }.flatten
-    JArray(counted.distinct.toList.map { case (id, n) => ("node" -> id) ~ ("rows" -> n) })
   }
 }
 

@@ -1,6 +1,6 @@
 """Tables and paths of Parquet, ORC, CSV or JSON files.
 
-A position is a listing; new files are insertions.
+A position is a file listing. New files are insertions.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from tidemill.plan.change import SourceChange
 from tidemill.sources.base import SOURCE_REPLACED, SOURCE_REWRITTEN, Position, Source, Summary, size_known
 
 Stamp = tuple[str, str]
-"""Bytes and time of modification, as written on the page."""
+"""Bytes and time of modification, as written on a page of the listing."""
 INFERRED = ("json", "csv", "xml")
 """Formats whose columns Spark guesses from the data."""
 
 
 class FileSource:
-    """Files may come.
+    """Files may be added.
 
-    A file that went or was written over says which rows came and went to nobody: SOURCE_REWRITTEN.
+    If a file was removed or overwritten, nobody knows which rows changed: SOURCE_REWRITTEN.
     """
 
     tells_changes = True
 
     def size(self, source: Source, position: Position) -> tuple[float | None, float | None]:
-        """Bytes as listed; rows as the catalog last counted them, in proportion to the bytes it saw then."""
+        """Returns rows and bytes: bytes as listed, rows by the catalog's last count in proportion to its bytes then."""
         rows, counted = size_known(source)
         size = float(position["bytes"]) if position else counted
         if rows is not None and counted and size is not None:
@@ -61,7 +61,7 @@ class FileSource:
         )
 
     def disturbed(self, source: Source, read: Position, now: Position) -> str | None:
-        """A file that went was read, or the run has failed; one that was written over may have been read as either."""
+        """See `Adapter`. A removed file is no reason; an overwritten file may have been read as old or as new."""
         before, after = _differing(read, now)
         over = (path for path in before if path in after and after[path] != before[path])
         return next((f"{path} was written over" for path in over), None)
@@ -74,18 +74,18 @@ class FileSource:
             )
 
     def text(self, position: Position) -> str:
-        """How many files of how many bytes, up to which time (epoch milliseconds): a listing is too long for a cell."""
+        """Returns number of files, bytes and latest time (epoch milliseconds): a listing is too long for a cell."""
         return f"{position['files']} files, {position['bytes']} bytes, modified {position['modified']}"
 
 
 def _differing(old: Position, new: Position) -> tuple[dict[str, Stamp], dict[str, Stamp]]:
-    """The files of the pages that are not in both listings."""
+    """Returns, for each listing, the files of the pages that the other listing does not have."""
     before, now = set(old["pages"]), set(new["pages"])
     return dict(_read(before - now)), dict(_read(now - before))
 
 
 def _read(pages: Iterable[str]) -> Iterator[tuple[str, Stamp]]:
-    """Path and stamp of each file on pages; see `Listing` in the bridge."""
+    """Yields path and stamp of each file on pages; see `Listing` in the bridge."""
     for page in pages:
         parts = page.split("\0")
         for folder, files in zip(parts[::2], parts[1::2], strict=True):
@@ -105,7 +105,7 @@ def _rewritten(before: Mapping[str, Stamp], now: Mapping[str, Stamp]) -> str | N
 
 
 def _moved(old: Position, new: Position) -> str | None:
-    """Where the catalog gives the files of a folder other partition values than before."""
+    """Returns the reason if the catalog gives the files of a folder other partition values than before, else None."""
     before, now = _values(old), _values(new)
     moved = {folder for folder in before | now if before.get(folder) != now.get(folder)}
     if moved and any(path.rsplit("/", 1)[0] in moved for path, _ in _read(old["pages"])):
@@ -114,7 +114,7 @@ def _moved(old: Position, new: Position) -> str | None:
 
 
 def _values(position: Position) -> dict[str, list[Any]]:
-    """Values of the partitions in each folder whose name does not tell them."""
+    """Returns the partition values of each folder whose name does not tell them."""
     found: dict[str, list[Any]] = defaultdict(list)
     for folder, values in position["partitions"]:
         found[folder].append(values)

@@ -1,6 +1,6 @@
-"""Sources without positions: constants, and whatever cannot tell changes.
+"""Sources without positions: constants, and sources whose changes cannot be known.
 
-The latter are JDBC tables, tables of other catalogs, fixed versions of a table.
+The latter are JDBC tables, tables of other catalogs, and fixed versions of a table.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from tidemill.sources.base import Position, Source, Summary, size_known
 
 
 class StaticSource:
-    """A source that is taken never to change.
+    """A source that is assumed never to change.
 
-    Where it does, REFRESH ... FULL reads it anew: the policy of the view decides.
+    If it does change, REFRESH ... FULL reads it again. The view's policy decides if it may have such a source.
     """
 
     tells_changes = False

@@ -1,4 +1,4 @@
-"""Incremental views that feed other views.  A position is a run with output; changes are the runs' signed deltas."""
+"""Incremental views as sources of other views. A position is a run with output; changes are the runs' signed deltas."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidemill.sources.recorded import RecordedSource
 class ViewSource(RecordedSource):
     """{"run": n, "id": view id, "rows": of the content, or None}.
 
-    A run that was full without a delta is SOURCE_REWRITTEN to the views above.
+    For downstream views, a full run that computed no delta is SOURCE_REWRITTEN.
     """
 
     number = "run"

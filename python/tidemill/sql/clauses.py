@@ -1,4 +1,4 @@
-"""CREATE INCREMENTAL VIEW, and the clauses that it shares with ALTER INCREMENTAL VIEW."""
+"""Reads CREATE INCREMENTAL VIEW, and the clauses that it shares with ALTER INCREMENTAL VIEW."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORMATS = ("parquet", "delta")
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A clause between the column list and AS: how it begins, the field of Create that it fills, and its reader."""
+    """A clause between the column list and AS: its first words, its field of Create, and its reader."""
 
     words: tuple[str, ...]
     field: str
@@ -32,7 +32,7 @@ class Clause:
 
 
 def read_create(cursor: Cursor) -> tuple[Create, TextRange | None]:
-    """The statement from CREATE on, and the range of its query (None for the iterative form)."""
+    """Reads the statement from CREATE on. Returns it with the range of its query (None for the iterative form)."""
     start = cursor.peek().start
     cursor.expect("CREATE")
     or_replace = cursor.take("OR", "REPLACE")
@@ -59,7 +59,7 @@ def read_create(cursor: Cursor) -> tuple[Create, TextRange | None]:
 
 
 def _read_clauses(cursor: Cursor) -> dict[str, Any]:
-    """The fields of Create that the clauses up to AS give."""
+    """Reads the clauses up to AS. Returns the fields of Create that they give."""
     given: dict[str, tuple[Clause, Any]] = {}
     while not (cursor.at("AS") or cursor.at_end()):
         clause = next((clause for clause in CLAUSES if cursor.at(*clause.words)), None)
@@ -97,7 +97,7 @@ def _read_columns(cursor: Cursor) -> tuple[ColumnClause, ...]:
 
 
 def read_query(cursor: Cursor) -> tuple[str | Iterate, TextRange | None]:
-    """What stands behind AS, to the end of the statement."""
+    """Reads the query behind AS, to the end of the statement."""
     if cursor.at("ITERATE"):
         return _read_iterate(cursor), None
     span = cursor.query()
@@ -138,7 +138,7 @@ def _read_iterate(cursor: Cursor) -> Iterate:
 
 
 def read_properties(cursor: Cursor) -> tuple[tuple[str, str], ...]:
-    """`( key [=] value [, ...] )` with Spark's keys and values."""
+    """Reads `( key [=] value [, ...] )` with Spark's keys and values."""
     seen: set[str] = set()
 
     def read() -> tuple[str, str]:
@@ -160,7 +160,7 @@ def read_properties(cursor: Cursor) -> tuple[tuple[str, str], ...]:
 
 
 def read_property_key(cursor: Cursor) -> str:
-    """A string, or identifiers parted by dots."""
+    """Reads a string, or identifiers separated by dots."""
     return cursor.string() if cursor.peek().kind == "string" else ".".join(cursor.names())
 
 
@@ -169,7 +169,7 @@ def read_policy(cursor: Cursor) -> Policy:
 
 
 def read_work(which: str) -> Callable[[Cursor], WorkBound]:
-    """The reader of `<= x` behind FINAL WORK or TOTAL WORK."""
+    """Returns the reader of `<= x` behind FINAL WORK or TOTAL WORK."""
 
     def read(cursor: Cursor) -> WorkBound:
         cursor.expect("<=")
@@ -196,7 +196,10 @@ def read_state_budget(cursor: Cursor) -> str:
 
 
 def read_expect(cursor: Cursor, *, empty: bool = False) -> tuple[Expectation, ...]:
-    """`( table { n ROWS [PER DAY | PER CYCLE] [WITH d PERCENT DELETES] | COMPLETE } [, ...] )`; `empty`: or `( )`."""
+    """Reads `( table { n ROWS [PER DAY | PER CYCLE] [WITH d PERCENT DELETES] | COMPLETE } [, ...] )`.
+
+    `empty`: accept `( )` too.
+    """
     if empty and cursor.take("(", ")"):
         return ()
     seen: set[tuple[str, ...]] = set()
@@ -266,7 +269,7 @@ CLAUSES = (
 
 
 def invalid_clause(clause: str, reason: str, span: TextRange) -> TidemillError:
-    """The error for a clause that is well formed but wrong."""
+    """Returns the error for a clause that is well formed but wrong."""
     return TidemillError("TIDEMILL_INVALID_CLAUSE", {"clause": clause, "reason": reason}, span)
 
 
@@ -279,7 +282,7 @@ _BYTE_UNITS = {
 
 
 def byte_string(text: str) -> int:
-    """The bytes of a byte string as Spark writes them ('2GB', '512m', '0'); ValueError if it is none.
+    """Returns the bytes of a byte string as Spark writes them ('2GB', '512m', '0'). Raises ValueError for other text.
 
     >>> byte_string("2GB"), byte_string("512m"), byte_string("0")
     (2147483648, 536870912, 0)

@@ -1,7 +1,7 @@
-"""CREATE OR REPLACE of a view that exists, and ALTER ... AS: fill by the new query, then switch in one commit.
+"""CREATE OR REPLACE of a view that exists, and ALTER ... AS: one run and one commit switch the view to the new query.
 
-Readers see the old content until the commit; a failure leaves the old view. States of the old query that the new one
-can use are brought up to date instead of being made anew: their names say what they are.
+Readers see the old content until the commit; a failure leaves the old view. States of the old query that the new query
+can use, which their names tell, are brought up to date instead of being made again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidemill.plan.change import SourceChange
 from tidemill.runtime.before import planning, sessions
 from tidemill.runtime.before.planning import PlanInputs
 from tidemill.runtime.before.situation import Situation, survey
-from tidemill.runtime.fill.draft import Draft, drafted
+from tidemill.runtime.load.draft import Draft, drafted
 from tidemill.runtime.run import attempt as running
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import UndecidedError, child
@@ -31,7 +31,7 @@ from tidemill.sql.statements import Create
 
 
 def replace_view(jvm: Jvm, entry: CatalogEntry, statement: Create, sql: str, warnings: list[str]) -> None:
-    """CREATE OR REPLACE: location and history stay, everything else is as the statement says.
+    """Executes CREATE OR REPLACE: location and history stay, everything else is as in the statement.
 
     Raises as CREATE does, and TIDEMILL_LOCATION_MISMATCH if the statement names another location.
     """
@@ -52,7 +52,7 @@ def replace_view(jvm: Jvm, entry: CatalogEntry, statement: Create, sql: str, war
 
 
 def alter_query(jvm: Jvm, view: View, query: str, sql: str, warnings: list[str]) -> None:
-    """ALTER ... AS: the query is another one, and with it the columns; all other clauses stay.  Raises as CREATE."""
+    """Executes ALTER ... AS: query and columns are new, all other clauses stay. Raises as CREATE does."""
     old = view.definition
     expect = moved(old.create.expect, old.namespace, jvm.invoke("settings", {})["namespace"])
     statement = replace(old.create, query=query, expect=expect, columns=(), or_replace=False, if_not_exists=False)
@@ -62,7 +62,7 @@ def alter_query(jvm: Jvm, view: View, query: str, sql: str, warnings: list[str])
 
 
 def _switch(jvm: Jvm, view: View, draft: Draft, sql: str) -> None:
-    # Readers whose catalog entry has the old columns read the run before this one, so that must be published as it was.
+    # Readers whose catalog entry has the old columns read the run before this one, so that run must be published.
     view.publish_if_behind()
     old = view.definition
     definition = Definition(
@@ -98,7 +98,7 @@ def _switch(jvm: Jvm, view: View, draft: Draft, sql: str) -> None:
 def _filled(
     draft: Draft, switched: View, situation: Situation, planned: Callable[[Lost], RunPlan], lost: Lost
 ) -> RunRecord:
-    """Writes the definition, then the run that puts it in force; of a run that fails, neither stays."""
+    """Writes the definition, then commits the run that puts it in force. If the run fails, neither stays."""
     definition = switched.definition
     file = child(switched.location, definition.file)
     if not switched.files.write_new(file, definition.to_json()):
@@ -114,12 +114,12 @@ def _filled(
 
 
 def _next_number(view: View) -> int:
-    """A number that no definition has had, be it one whose run never committed."""
+    """Returns a number that no definition has had, not even one whose run never committed."""
     return max([view.definition.number, *view.files.numbers(child(view.location, DEFINITIONS))]) + 1
 
 
 def _new_sources_told_apart(situation: Situation) -> Situation:
-    """A source that the old query did not read has no past: nothing can be told of its changes."""
+    """Returns the situation with unknown changes (FIRST) for sources that the old query did not read."""
 
     def told_apart(changes: Mapping[int, SourceChange]) -> dict[int, SourceChange]:
         return {

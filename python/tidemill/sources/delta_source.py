@@ -1,4 +1,4 @@
-"""Delta tables.  A position is a version; changes come from the change data feed, or from added and removed files."""
+"""Delta tables. A position is a version. Changes come from the change data feed, or from added and removed files."""
 
 from __future__ import annotations
 

@@ -70,5 +70,5 @@ _COLUMNS: dict[type[Any], AnswerColumns] = {
 
 
 def columns_of(statement: Statement) -> AnswerColumns:
-    """The columns of the answer; none for the statements that return nothing."""
+    """Returns the columns of the answer; none for statements that return nothing."""
     return _COLUMNS.get(type(statement), [])

@@ -1,6 +1,6 @@
-"""CREATE where a view lies already: the catalog learns of it again, nothing that is there is computed again.
+"""CREATE at a location that has a view already: makes its catalog entry, and computes nothing again.
 
-That is a view whose entry was dropped, or whose catalog is gone; or what a CREATE that died has left behind.
+Such a view's entry was dropped, or its catalog is gone, or its CREATE died before it made the entry.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.runtime.before import analysis, planning, sessions
-from tidemill.runtime.fill.draft import Draft, drafted
+from tidemill.runtime.load.draft import Draft, drafted
 from tidemill.runtime.run import attempt as running
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import Files, child
@@ -31,11 +31,11 @@ from tidemill.sql.statements import (
 def attach(
     jvm: Jvm, files: Files, location: str, name: tuple[str, ...], statement: Create, warnings: list[str]
 ) -> bool:
-    """Makes the catalog entry of the view at the location; no Spark job runs, unless it was never filled.
+    """Makes the catalog entry of the view at the location. No Spark job runs, except for an initial load that is due.
 
-    Clauses that say how and when, not what, count as the statement has them. Where an unfinished CREATE of another
-    view, or an unfinished DROP, left its files, these are removed, and the answer is False. Raises
-    TIDEMILL_LOCATION_MISMATCH if query (as analysed), settings, columns or format are not those of the view.
+    Clauses about how and when to refresh count as the statement has them. Files that an unfinished CREATE of another
+    view, or an unfinished DROP, has left are removed, and False is returned. Raises TIDEMILL_LOCATION_MISMATCH if query
+    (as analysed), settings, columns or format are not those of the view.
     """
     view = views.at_location(files, location, name)
     if view is not None and files.read(child(location, DROPPING)) == str(view.next_run):
@@ -77,15 +77,16 @@ def attach(
 
 
 def _amended(jvm: Jvm, view: View, draft: Draft) -> View:
-    """The view as the statement has it: before the catalog has it, for then the statement cannot be said again.
+    """Amends the view as the statement has it, and returns it. The catalog entry comes later: with it, the statement
+    could not be run again.
 
-    Raises what the new clauses raise of a view that cannot have them; nothing is changed then.
+    Raises the errors of clauses that the view cannot have; nothing is changed then.
     """
     actions = _amendments(view, draft)
     wanted = view.amended(*actions)
     wanted.result.check()
     if any(isinstance(action, SetPolicy) for action in actions):
-        planning.filling(draft.working, draft.document, wanted.definition.terms, sessions.planner_settings(jvm))
+        planning.initial_load(draft.working, draft.document, wanted.definition.terms, sessions.planner_settings(jvm))
     for action in actions:
         views.amend(view, action)
     now = views.at_location(view.files, view.location, view.definition.name)
@@ -95,12 +96,12 @@ def _amended(jvm: Jvm, view: View, draft: Draft) -> View:
 
 def _fill(jvm: Jvm, view: View, draft: Draft) -> None:
     settings = sessions.planner_settings(jvm)
-    situation, plan = planning.filling(draft.working, draft.document, view.definition.terms, settings)
+    situation, plan = planning.initial_load(draft.working, draft.document, view.definition.terms, settings)
     view.publish(running.run(draft.working, view, situation, lambda _: plan, draft.occasion))
 
 
 def _difference(view: View, draft: Draft) -> str | None:
-    """In what the statement defines another view; None if it does not."""
+    """Returns how the statement defines another view than this one; None if it does not."""
     old = view.definition
     if old.format != (draft.statement.format or "parquet"):
         return f"its format is {old.format}"
@@ -125,7 +126,7 @@ def _difference(view: View, draft: Draft) -> str | None:
 
 
 def _amendments(view: View, draft: Draft) -> list[Action]:
-    """What the statement says otherwise than the view."""
+    """Returns the actions of ALTER that turn the view's clauses into the statement's."""
     definition, old, new = view.definition, view.definition.create, draft.statement
     current, namespace = draft.captured["catalog"], tuple(draft.captured["namespace"])
     expect = moved(old.expect, definition.namespace, namespace)
@@ -133,7 +134,7 @@ def _amendments(view: View, draft: Draft) -> list[Action]:
     attached = Attached(str(new.query), draft.query_columns, current, namespace, expect)
     known = (definition.query.split(), definition.query_columns, definition.catalog, definition.namespace)
     if known != (attached.query.split(), attached.query_columns, attached.catalog, attached.namespace):
-        found.append(attached)  # the place of the first may not be there any more
+        found.append(attached)  # the catalog and namespace of CREATE may not exist any more
     if old.schedule != new.schedule:
         found.append(SetSchedule(new.schedule))
     if expect != new.expect:

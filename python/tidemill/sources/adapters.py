@@ -1,4 +1,4 @@
-"""All sources of a run at once: their present positions, and what changed since the last run's."""
+"""Pins all sources of a run in one call: their present positions, and their changes since the last run's positions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.plan.kinds import SourceKind
 from tidemill.sources.base import SOURCE_REPLACED, Adapter, Position, Source
-from tidemill.sources.delta import DeltaSource
-from tidemill.sources.files import FileSource
-from tidemill.sources.static import StaticSource
-from tidemill.sources.view import ViewSource
+from tidemill.sources.delta_source import DeltaSource
+from tidemill.sources.file_source import FileSource
+from tidemill.sources.static_source import StaticSource
+from tidemill.sources.view_source import ViewSource
 
 ADAPTERS: Mapping[SourceKind, Adapter] = {
     "files": FileSource(),
@@ -25,14 +25,14 @@ ADAPTERS: Mapping[SourceKind, Adapter] = {
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """A source's present position (None: it has none), and what changed since the position asked about."""
+    """A source's present position (None: it has none), and its change since an earlier position."""
 
     position: Position
     change: SourceChange
 
 
 def adapter(source: Source) -> Adapter:
-    """The adapter for the source's kind; a KeyError for a kind that this version does not know."""
+    """Returns the adapter for the source's kind. Raises KeyError for a kind that this version does not know."""
     return ADAPTERS[source["kind"]]
 
 
@@ -42,11 +42,11 @@ def pin(
     since: Sequence[Position] | None = None,
     at: Sequence[Position] | None = None,
 ) -> list[Pinned]:
-    """Takes the positions of all sources in one call of the bridge, without a Spark job; one answer per source, in
-    their order.
+    """Takes the positions of all sources in one call of the bridge, without a Spark job. Returns one answer per source,
+    in their order.
 
-    `since`: the position up to which each source was read before (None: never).  `at`: positions that were taken
-    before and count as the present ones (None: take it now).  Works on stored source entries too: nothing is analysed.
+    `since`: the position up to which each source was read before (None: never). `at`: positions that were taken
+    before and count as the present ones (None: take it now). Stored source entries work too: nothing is analysed.
     """
     known = list(since) if since is not None else [None] * len(sources)
     old = [p if p is None or _kind(p) == s["kind"] else None for s, p in zip(sources, known, strict=True)]
@@ -67,9 +67,9 @@ def _of_another_kind(change: SourceChange) -> SourceChange:
 
 
 def check_undisturbed(jvm: Invoker, view: str, sources: Sequence[Source], read: Sequence[Position]) -> None:
-    """After a run has read `sources` at the positions `read`: they were still there to be read.  No Spark job runs.
+    """Checks, after a run has read `sources` at the positions `read`, that these were readable. No Spark job runs.
 
-    Raises TIDEMILL_SOURCE_DISTURBED.
+    Raises TIDEMILL_SOURCE_DISTURBED if one was not.
     """
     now = jvm.invoke("pin", {"sources": [dict(s) for s in sources]})["positions"]
     for source, before, after in zip(sources, read, now, strict=True):
@@ -78,22 +78,22 @@ def check_undisturbed(jvm: Invoker, view: str, sources: Sequence[Source], read: 
 
 
 def warnings(source: Source, period: float | None) -> Iterator[str]:
-    """What a view over this source should expect; see `Adapter.warnings`."""
+    """Yields warnings for a view over this source; see `Adapter.warnings`."""
     return adapter(source).warnings(source, period)
 
 
 def tells_changes(source: Source) -> bool:
-    """Whether runs over this source can be incremental; constants count, for they never change."""
+    """Returns True if runs over this source can be incremental. Constants count, for they never change."""
     return adapter(source).tells_changes or bool(source.get("constant"))
 
 
 def describe_position(position: Position) -> str:
-    """A position as the column `positions` of SHOW REFRESHES shows it."""
+    """Returns a position as the column `positions` of SHOW REFRESHES shows it."""
     return ADAPTERS[_kind(position)].text(position)
 
 
 def _kind(position: Position) -> SourceKind:
-    """The kind of source that has such positions."""
+    """Returns the kind of source that has such positions."""
     match position:
         case {"version": _}:
             return "delta"

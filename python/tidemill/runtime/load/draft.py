@@ -1,5 +1,4 @@
-"""A definition in the making: what CREATE, OR REPLACE and ALTER ... AS find out about a query before anything is
-written."""
+"""A definition in the making: CREATE, OR REPLACE and ALTER ... AS analyse a query before they write anything."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ CASE_SENSITIVE = "spark.sql.caseSensitive"
 class Draft:
     """A statement, analysed in a working session under the settings that the view will keep.
 
-    `occasion`: of the run that fills the view; it began with the analysis.
+    `occasion`: of the initial load, which began with the analysis.
     """
 
     statement: Create
@@ -40,7 +39,7 @@ class Draft:
     occasion: Occasion
 
     def fields(self) -> dict[str, Any]:
-        """The fields of a `Definition` that the query decides."""
+        """Returns the fields of a `Definition` that depend on the query."""
         return {
             "statement": to_json(self.statement),
             "query": self.statement.query,
@@ -51,12 +50,11 @@ class Draft:
             "query_columns": self.query_columns,
             "sources": tuple(self.document["sources"]),
             "functions": analysis.functions(self.document),
-            "order_dropped": bool(self.document.get("order_dropped")),
             "time_dependent": bool(self.document["findings"].get("time_dependent")),
         }
 
     def warnings(self, jvm: Jvm) -> Iterator[str]:
-        """What the user should know, one text each."""
+        """Yields the warnings for the user."""
         view = ".".join(self.name)
         for clause, text in not_in_effect(self.statement):
             yield f"{view}: {clause} is not in effect. {text}"
@@ -75,7 +73,7 @@ def drafted(jvm: Jvm, statement: Create, name: tuple[str, ...]) -> Iterator[Draf
     """Analyses the statement's query under the caller's settings; the analysis lasts as long as the block.
 
     Raises TIDEMILL_TEMPORARY_OBJECT, TIDEMILL_NON_DETERMINISTIC, TIDEMILL_COLUMN_MISMATCH, TIDEMILL_INVALID_CLAUSE
-    (EXPECT), RECURSIVE_VIEW, and what Spark says.
+    (EXPECT), RECURSIVE_VIEW, and Spark's own errors.
     """
     occasion = Occasion.now(len(statement.schedule), "CREATE")
     captured = sessions.captured(jvm)
@@ -119,7 +117,7 @@ def _columns(statement: Create, document: analysis.Document, name: Sequence[str]
 def _partitions(
     statement: Create, columns: Sequence[ViewColumn], name: Sequence[str], *, cased: bool
 ) -> tuple[str, ...]:
-    """The partition columns as the view spells them, checked as Spark checks those of a table."""
+    """Returns the partition columns as the view spells them. Checks them as Spark checks those of a table."""
     found: list[str] = []
     for given in statement.partitioned_by:
         column = next((c for c in columns if c.name == given or (not cased and c.name.lower() == given.lower())), None)
@@ -145,7 +143,7 @@ def _partitions(
 
 
 def _parts(type_: DataType) -> bool:
-    """Whether text tells all values of the type, so that a folder can stand for one; bytes are no text."""
+    """Returns True if text can tell all values of the type apart, so that a folder can stand for a value."""
     if not isinstance(type_, str):
         return False
     other = ("binary", "variant", "calendar interval", "interval", "void", "geo", "string collate")
