@@ -28,14 +28,15 @@ HELD_CYCLES = 10
 LARGE_SHARE = 0.1
 """Smallest size of a large source, as a fraction of the largest source's rows; small ones may not change at all."""
 SMALL_DELETES_SHARE, SMALL_DELETES = 0.05, 10_000.0
-"""Smallest size of a large source, as a fraction of the largest source's rows; small ones may not change at all."""
+"""Largest number of deleted rows of a small change, as a fraction of its source's rows, and at least. To carry so few
+updates of columns that nobody reads costs less than to net the change."""
 RUNS_TO_EARN = 10
 """Number of runs within which a state or its order must save what it cost to make; the real number is unknown."""
 
 # -- conditions -------------------------------------------------------------------------------------------------------
 
 EQUALITY_SHARE = 0.05
-"""Number of runs within which a state or its order must save what it cost to make; the real number is unknown."""
+"""Selectivity of a comparison of a column with a literal for equality, as in textbooks."""
 CONDITION_SHARE = 0.4
 """Selectivity of any other condition that equates no columns, on rows or on pairs of rows of a join."""
 SEMI_SHARE = 0.5
