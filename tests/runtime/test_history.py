@@ -72,7 +72,7 @@ def test_a_run_begins_before_it_is_planned(
         spark.sql(f"CREATE {AS_SUMMARY}")
         spark.sql("INSERT INTO sales VALUES ('o5','c2',300)")
     planned_at: list[datetime] = []
-    for name in ("filling", "plan", "plan_again"):
+    for name in ("initial_load", "plan", "plan_again"):
         known = getattr(planning, name)
 
         def noted(*args: Any, known: Callable[..., object] = known, **more: Any) -> object:

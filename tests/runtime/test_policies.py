@@ -127,7 +127,7 @@ def test_a_long_search_runs_in_a_process_of_its_own(
 ) -> None:
     """The filling and runs of a new kind; what is remembered is not searched for."""
     pool = searchers.SearchPool()
-    monkeypatch.setattr(planning, "SEARCHERS", pool)
+    monkeypatch.setattr(planning, "SEARCH_POOL", pool)
     asked: list[PlanRequest] = []
 
     def noted(searcher: searchers.SearchWorker, request: PlanRequest) -> RunPlan | str:
