@@ -197,8 +197,8 @@ def test_none_can_be_started(pool: SearchPool, monkeypatch: pytest.MonkeyPatch) 
 
 def test_it_ends_with_the_planner() -> None:
     text = (
-        "import os, sys; from tidemill.search.service.pool import SearchWorker; s = SearchWorker(); print(s.pid, flush=True);"
-        " os._exit(0)"
+        "import os, sys; from tidemill.search.service.pool import SearchWorker;"
+        " s = SearchWorker(); print(s.pid, flush=True); os._exit(0)"
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, env=path())
     for _ in range(600):
