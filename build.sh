@@ -40,11 +40,11 @@ demo() { setup; python -m examples.demo "$@"; }
 suite() { python -m pytest -n 2 --dist loadfile --no-loadscope-reorder "$@"; }
 
 # Without a session to share, tests go wherever there is time.
-unit() { environment; suite --dist load -m "not jvm and not slow and not soak" "$@"; }
+unit() { environment; suite --dist load -m "not jvm and not slow" "$@"; }
 
-test() { setup; suite -m "not slow and not soak" "$@"; }
+test() { setup; suite -m "not slow" "$@"; }
 
-slow() { setup; suite -m "slow and not soak" "$@"; }
+slow() { setup; suite -m slow "$@"; }
 
 check() {
   environment
