@@ -21,6 +21,7 @@ from tests.conftest import COSTS, free, ordered, packs
 from tests.system.bags import Values, compare, contents, net_change
 from tests.system.changes import SQL_TYPES, Scenario, insert, scenarios, values
 from tests.system.queries import COLUMNS, Query, queries
+from tidemill.search.keep import wanted as wanted_states
 from tidemill.search.lower import state as lower_state
 from tidemill.search.space import orders
 from tidemill.settings import PACKS
@@ -98,7 +99,7 @@ def run(spark: SparkSession, scenario: Scenario, wanted: list[tuple[Query, Mode]
     if len(wanted[0][0].text) % 2:
         thresholds.enter_context(mock.patch.object(lower_state, "TOUCHED_FROM_ROWS", 0))
         thresholds.enter_context(mock.patch.object(orders, "LOOK_UP_FROM_ROWS", 0))
-        thresholds.enter_context(mock.patch.object(wanted, "worth_ordering", ordered))
+        thresholds.enter_context(mock.patch.object(wanted_states, "worth_ordering", ordered))
         spark.conf.set(COSTS, free("exchange"))
         thresholds.callback(spark.conf.unset, COSTS)
     try:
