@@ -256,6 +256,8 @@ def test_a_partner_that_arrives_later_is_met(monkeypatch: pytest.MonkeyPatch) ->
 
 
 WITHOUT_RULE = {"window"}
+LATER = (pytest.mark.slow, pytest.mark.whole)
+"""Marks of variants that the longer suites run, all of them."""
 
 
 def _ways() -> Iterator[Any]:
@@ -263,7 +265,7 @@ def _ways() -> Iterator[Any]:
     one of the seeds each unless TIDEMILL_CASES is "all", and where none is preferred with the others there, too."""
     for i, name in enumerate(VIEWS):
         yield pytest.param(name, None, (0,), id=f"{name}-none")
-        yield pytest.param(name, None, (1, 2), id=f"{name}-none, costs shaken", marks=pytest.mark.slow)
+        yield pytest.param(name, None, (1, 2), id=f"{name}-none, costs shaken", marks=LATER)
         for j, pack in enumerate(PACKS):
             few = (i + j) % len(PACKS) == 0
             seeds = range(3) if os.environ.get("TIDEMILL_CASES") == "all" else (j % 3,)
@@ -288,7 +290,7 @@ def test_all_states_or_none(name: str, keep: float) -> None:
     maintained(VIEWS[name], Mode(prefer="delta", keep=keep, ordered=keep == 1.0), 7, 4)
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=LATER) if i % 2 else name for i, name in enumerate(VIEWS)])
 def test_without_old_snapshots(name: str) -> None:
     maintained(VIEWS[name], Mode(readable=False), 3, 4)
 

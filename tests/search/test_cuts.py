@@ -114,6 +114,7 @@ def test_rows_without_a_key_are_kept_where_they_count(nulls: str) -> None:
         view.refresh(change)  # compared with its query
 
 
+@pytest.mark.slow
 def test_plans_drawn_by_chance_use_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """The differential suite shakes costs; so it meets what is found here in every kind of view."""
     used: Counter[str] = Counter()

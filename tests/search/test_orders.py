@@ -192,6 +192,7 @@ def test_the_order_lasts_as_long_as_the_base(rows: int, base: bool) -> None:
     assert (merge.first == 0, merge.order is not None) == (base, base)
 
 
+@pytest.mark.slow
 def test_plans_drawn_by_chance_use_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """The differential suite meets them in every kind of view; here it is seen that it does."""
     used: list[Mapping[str, Any]] = []

@@ -191,6 +191,7 @@ def test_many_random_views(spark: SparkSession, tables: str, part: int) -> None:
     assert EXAMPLES or refreshes >= PAIRS
 
 
+@pytest.mark.slow
 @seed(SEED)
 @examples(1000)
 @given(queries())
