@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from tidemill.plan.kinds import one_of
-from tidemill.search.contract.kinds import POLICIES
+from tidemill.search.contract.run_kinds import POLICIES
 from tidemill.sql.cursor import Cursor
 from tidemill.sql.render import create_text, expect_text, name_text
 from tidemill.sql.schedule import second_of_day

@@ -30,9 +30,9 @@ from tidemill.plan.query import Query
 from tidemill.rule.engine import explore
 from tidemill.rule.registry import load_rules
 from tidemill.search.choose.extract import Extractor
-from tidemill.search.contract.kinds import Policy
 from tidemill.search.contract.past import Past, PastRun
 from tidemill.search.contract.request import KnownRows, PlanRequest, UpcomingPoint
+from tidemill.search.contract.run_kinds import Policy
 from tidemill.search.contract.run_plan import RunPlan, Step
 from tidemill.search.contract.stored import Piece
 from tidemill.search.keep import compaction

@@ -21,8 +21,8 @@ from tidemill.search.choose import sharing
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.choose.settle import PlannedRun
 from tidemill.search.choose.sharing import Shared, Start, TimeLimit, cheapest, share
-from tidemill.search.contract.kinds import Policy
 from tidemill.search.contract.request import PlanRequest, UpcomingPoint, planned_with
+from tidemill.search.contract.run_kinds import Policy
 from tidemill.search.service.planner import plan_run
 from tidemill.search.space.space import transition_of
 from tidemill.settings import PlannerSettings

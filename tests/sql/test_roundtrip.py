@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.sql.test_statements import SCHEDULES, STATEMENTS
 from tidemill.errors import TidemillError
-from tidemill.search.contract.kinds import POLICIES
+from tidemill.search.contract.run_kinds import POLICIES
 from tidemill.sql.codec import from_json, to_json
 from tidemill.sql.parse import parse, read
 from tidemill.sql.render import create_text, name_text, number_text, string_text

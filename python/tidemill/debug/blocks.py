@@ -36,8 +36,8 @@ from tidemill.plan.query import Query
 from tidemill.rule.engine import Budget
 from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
-from tidemill.search.contract.kinds import POLICIES
 from tidemill.search.contract.request import PlanRequest
+from tidemill.search.contract.run_kinds import POLICIES
 from tidemill.search.space.space import Kept, SpaceRequest, explore_space, normal_query
 from tidemill.settings import PACKS, PlannerSettings
 from tidemill.text.parser import parse_query

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemill.errors import TidemillError
-from tidemill.search.contract.kinds import POLICIES, Policy
+from tidemill.search.contract.run_kinds import POLICIES, Policy
 from tidemill.sql.cursor import Cursor, TextRange
 from tidemill.sql.schedule import read_schedule
 from tidemill.sql.statements import ColumnClause, Create, Expectation, Iterate, WorkBound

@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import Any
 
 from tidemill.plan.kinds import one_of
-from tidemill.search.contract.kinds import POLICIES
+from tidemill.search.contract.run_kinds import POLICIES
 from tidemill.sql.statements import (
     Action,
     Alter,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from tidemill.search.contract.kinds import Policy
+from tidemill.search.contract.run_kinds import Policy
 
 Name: TypeAlias = tuple[str, ...]
 

@@ -15,7 +15,7 @@ from tidemill.plan.datatype import DataType
 from tidemill.plan.expr import Col, Expr, Lit, fn
 from tidemill.runtime.view.definition import Definition
 from tidemill.runtime.view.record import RunRecord
-from tidemill.search.contract.kinds import Policy
+from tidemill.search.contract.run_kinds import Policy
 from tidemill.wire import nodes
 
 Document = Mapping[str, Any]

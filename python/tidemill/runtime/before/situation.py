@@ -15,7 +15,7 @@ from tidemill.runtime.before import analysis
 from tidemill.runtime.view.arrivals import Arrived, ArrivedRows, place
 from tidemill.runtime.view.definition import Terms
 from tidemill.runtime.view.record import RunRecord, SourceAt
-from tidemill.search.contract.kinds import Policy
+from tidemill.search.contract.run_kinds import Policy
 from tidemill.settings import PlannerSettings
 from tidemill.sources.adapters import adapter, describe_position, pin, tells_changes
 from tidemill.sources.base import Source

@@ -29,7 +29,7 @@ from tidemill.runtime.view.arrivals import Arrived
 from tidemill.runtime.view.history import ChangeCounts, RunRow
 from tidemill.runtime.view.record import File, RunRecord, StoredPiece, StoredState
 from tidemill.runtime.view.views import Lost, View
-from tidemill.search.contract.kinds import RunKind
+from tidemill.search.contract.run_kinds import RunKind
 from tidemill.search.contract.run_plan import RunPlan, StateSpec
 from tidemill.sources.adapters import check_undisturbed
 

@@ -19,7 +19,7 @@ from typing import Any
 from tidemill.plan.datatype import DataType
 from tidemill.runtime.storage.files import numbered
 from tidemill.runtime.view.arrivals import ArrivedRows, expectations, per_cycle
-from tidemill.search.contract.kinds import Policy
+from tidemill.search.contract.run_kinds import Policy
 from tidemill.sql.codec import from_json
 from tidemill.sql.statements import (
     Action,

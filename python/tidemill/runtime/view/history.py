@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from tidemill.plan.kinds import one_of
-from tidemill.search.contract.kinds import RUN_KINDS, RunKind
+from tidemill.search.contract.run_kinds import RUN_KINDS, RunKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from tidemill.search.contract.kinds import RunKind
+from tidemill.search.contract.run_kinds import RunKind
 
 LEAST = 500.0
 """Smallest CPU milliseconds of a run that count: below, fixed costs hide those of its plan."""

@@ -9,8 +9,8 @@ from typing import TypeAlias
 from tidemill.plan.change import SourceChange, joined
 from tidemill.plan.ops import Tree
 from tidemill.plan.query import Query
-from tidemill.search.contract.kinds import Policy
 from tidemill.search.contract.past import NOTHING_PAST, Past
+from tidemill.search.contract.run_kinds import Policy
 from tidemill.search.contract.run_plan import StateSpec
 from tidemill.search.contract.stored import Piece
 from tidemill.settings import PlannerSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from tidemill.search.contract.kinds import Mode, PlanKind, Target
+from tidemill.search.contract.run_kinds import Mode, PlanKind, Target
 from tidemill.search.contract.stored import KeyedRead
 from tidemill.wire import questions
 from tidemill.wire.nodes import Kind, WireNode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from tidemill.search.contract.kinds import PlanKind
+from tidemill.search.contract.run_kinds import PlanKind
 from tidemill.search.contract.run_plan import read_by
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan
 from tidemill.search.runs.task import PlanningTask

@@ -29,7 +29,7 @@ from tidemill.plan.query import COUNT_FIELD, Query, count_field
 from tidemill.search.choose.extract import Chosen, Extractor
 from tidemill.search.choose.settle import PlannedRun
 from tidemill.search.choose.sharing import Shared
-from tidemill.search.contract.kinds import Mode, PlanKind
+from tidemill.search.contract.run_kinds import Mode, PlanKind
 from tidemill.search.contract.run_plan import StateSpec, Step, Volume
 from tidemill.search.contract.stored import KeyedRead
 from tidemill.search.keep.compaction import Compaction
