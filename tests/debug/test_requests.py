@@ -13,11 +13,11 @@ import pytest
 from cost_model.default import MODEL
 from tidemill import cli
 from tidemill.cost.models import text
-from tidemill.debug.requests import FORMAT, read_request, write_request
 from tidemill.plan.change import SourceChange
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.service.messages import plan_to_json
 from tidemill.search.service.planner import plan_run
+from tidemill.search.service.requests import FORMAT, read_request, write_request
 from tidemill.settings import PACKS, PlannerSettings
 from tidemill.text.parser import parse_query
 from tidemill.version import __version__

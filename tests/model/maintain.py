@@ -25,8 +25,9 @@ from tidemill.explain import explained
 from tidemill.memo.check import check
 from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
-from tidemill.plan.ops import Op, Scan, Tree, columns_of
+from tidemill.plan.ops import Op, Scan
 from tidemill.plan.query import Query
+from tidemill.plan.tree import Tree, columns_of
 from tidemill.rule.engine import explore
 from tidemill.rule.registry import load_rules
 from tidemill.search.choose.extract import Extractor

@@ -7,9 +7,10 @@ import pytest
 from tidemill.plan.columns import ColumnIds
 from tidemill.plan.expr import Cast, Col, Evaluate, Expr, Fn, Handle, Lit, walk
 from tidemill.plan.normal import normalise
-from tidemill.plan.ops import Join, Limit, Project, Tree
+from tidemill.plan.ops import Join, Limit, Project
 from tidemill.plan.props import Props, derive, equi_keys
 from tidemill.plan.query import Query
+from tidemill.plan.tree import Tree
 from tidemill.text.canon import state_name
 from tidemill.text.parser import parse_document, parse_query
 from tidemill.wire.expressions import expr_from_json, expr_to_json

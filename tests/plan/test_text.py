@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tidemill.plan.expr import Cast, Col, Fn, Lit
-from tidemill.plan.ops import Project, Tree, columns_of
+from tidemill.plan.ops import Project
+from tidemill.plan.tree import Tree, columns_of
 from tidemill.text.line import PlanSyntaxError
 from tidemill.text.parser import parse_expr, parse_query
 from tidemill.text.printer import Printer

@@ -18,6 +18,7 @@ from tidemill.memo.memo import Memo, Node, Ref
 from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Changes, Negate, Net, Op, Scan, Sum
 from tidemill.search.choose import sharing
+from tidemill.search.choose.chosen import Chosen
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.choose.settle import PlannedRun
 from tidemill.search.choose.sharing import Shared, Start, TimeLimit, cheapest, share
@@ -110,7 +111,7 @@ def test_a_preferred_pack_is_heard_at_any_price_and_costs_what_it_costs(price: f
         assert found.gains(plan)[memo.change(0, DELTA), 0] == pytest.approx(price * (10.0 - 13.0))
     unpreferred = extractor(memo, model, [change(5.0)], [price], "q")
     others = [e for e in memo.group(whole).expressions if e.pack == "p"]
-    weighed = [choice for e in others if (choice := unpreferred.making(whole).weighed(whole, e)) is not None]
+    weighed = [choice for e in others if (choice := Chosen.making(unpreferred, whole).weighed(whole, e)) is not None]
     assert [choice.unpreferred for choice in weighed] == [1]
     assert weighed[0].cost == pytest.approx(price * 21.0)
 

@@ -14,7 +14,8 @@ from math import exp, inf, prod
 from tidemill.cost.guesses import GROUPED_VALUES, VALUES_PER_ROW
 from tidemill.memo.memo import Memo
 from tidemill.plan.expr import Col
-from tidemill.plan.ops import Aggregate, Filter, Join, Op, Project, Scan, Tree, Union
+from tidemill.plan.ops import Aggregate, Filter, Join, Op, Project, Scan, Union
+from tidemill.plan.tree import Tree
 
 
 def met(values: float, rows: float) -> float:

@@ -22,7 +22,6 @@ from pathlib import Path
 from tidemill.debug import wire_plan
 from tidemill.debug.blocks import FLAGS, Block, BlockError, read_blocks, request_of
 from tidemill.debug.forms import forms
-from tidemill.debug.requests import NoRequestError, read_request
 from tidemill.debug.trace import Counts, Trace
 from tidemill.errors import TidemillError
 from tidemill.explain import explained
@@ -31,6 +30,7 @@ from tidemill.rule.engine import RuleFailedError
 from tidemill.rule.pack import RuleLoadError
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.service.planner import plan_run
+from tidemill.search.service.requests import NoRequestError, read_request
 
 COMMANDS = ("rule", "explore", "plan", "steps", "replay")
 STDIN = "-"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemill.memo.memo import Expression, Group
+from tidemill.search.choose.chosen import Chosen
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.text.printer import Printer
 
@@ -25,7 +26,7 @@ def _lines(run: ExplainedPlan) -> Iterator[str]:
     used = {(u.group, u.expression) for u in why.used}
 
     def line(group: Group, e: Expression) -> str:
-        choice = why.extractor.making(group.number).weighed(group.number, e)
+        choice = Chosen.making(why.extractor, group.number).weighed(group.number, e)
         mark = "*" if (group.number, e) in used else " "
         inputs = f" <- {', '.join(f'G{searched.find(i)}' for i in e.inputs)}" if e.inputs else ""
         worth = f"{round(choice.rows)} rows, {choice.cost:.3f} ms" if choice is not None else "not computable"

@@ -15,9 +15,10 @@ from typing import TypeAlias
 
 from tidemill.memo.events import Event, EventKind, Reader
 from tidemill.plan.columns import ColumnIds
-from tidemill.plan.ops import Aggregate, Changes, Op, QueryOp, Scan, Tree
+from tidemill.plan.ops import Aggregate, Changes, Op, QueryOp, Scan
 from tidemill.plan.props import Props, derive
 from tidemill.plan.query import Query
+from tidemill.plan.tree import Tree
 from tidemill.text.printer import Printer
 from tidemill.tvr.form import NEW, OLD, Form, FormKind, Link, Span, Time, at, over
 from tidemill.tvr.timeline import Timeline

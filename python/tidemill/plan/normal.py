@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tidemill.plan.expr import Col, Expr
-from tidemill.plan.ops import Join, Project, Sort, Tree, columns_of
+from tidemill.plan.ops import Join, Project, Sort
+from tidemill.plan.tree import Tree, columns_of
 
 
 def normalise(tree: Tree) -> Tree:

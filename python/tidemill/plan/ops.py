@@ -7,7 +7,7 @@ time-varying relations; `tidemill.search.lower` turns them into operators of que
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 from tidemill.plan.expr import Expr
 from tidemill.plan.kinds import JoinKind, StatePart
@@ -364,14 +364,6 @@ Op: TypeAlias = QueryOp | FormOp
 """All operators. An exhaustive `match` ends in `assert_never`, so that mypy reports operators that it forgets."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
-    """An operator of a query over its inputs."""
-
-    op: QueryOp
-    inputs: tuple[Tree, ...] = ()
-
-
 def state_of(op: Op) -> str | None:
     """The name of the state that an operator reads; None if it reads none."""
     match op:
@@ -379,25 +371,3 @@ def state_of(op: Op) -> str | None:
             return name
         case _:  # no other operator reads a state
             return None
-
-
-def columns_of(tree: Tree) -> tuple[int, ...]:
-    """The column ids of a query's tree, in order."""
-    match tree.op:
-        case Scan(_, columns, _):
-            return tuple(c for c, _ in columns)
-        case Project(columns):
-            return tuple(c for c, _ in columns)
-        case Aggregate(keys, calls):
-            return tuple(c for c, _ in (*keys, *calls))
-        case Union(ids, _) | RowWise(columns=ids) | Window(columns=ids) | Opaque(columns=ids):
-            return ids
-        case Join(kind="inner" | "left" | "right" | "full"):
-            return tuple(c for i in tree.inputs for c in columns_of(i))
-        case Join(kind="existence", exists=exists):
-            assert exists is not None
-            return (*columns_of(tree.inputs[0]), exists)
-        case Join() | Filter() | Sort() | Limit():
-            return columns_of(tree.inputs[0])
-        case _:
-            assert_never(tree.op)

@@ -8,7 +8,8 @@ from typing import Any
 
 from tidemill.plan.expr import Col, Expr, Handle, walk
 from tidemill.plan.kinds import SourceKind
-from tidemill.plan.ops import Op, Scan, Tree
+from tidemill.plan.ops import Op, Scan
+from tidemill.plan.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)

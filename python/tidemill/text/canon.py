@@ -22,11 +22,11 @@ from tidemill.plan.ops import (
     RowWise,
     Scan,
     Sort,
-    Tree,
     Union,
     Window,
 )
 from tidemill.plan.query import Query
+from tidemill.plan.tree import Tree
 from tidemill.text.printer import Printer, name_columns
 
 CANON_VERSION = 1

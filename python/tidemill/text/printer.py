@@ -48,12 +48,12 @@ from tidemill.plan.ops import (
     SortKey,
     StateScan,
     Sum,
-    Tree,
     Union,
     Unsign,
     Window,
 )
 from tidemill.plan.query import Query
+from tidemill.plan.tree import Tree
 
 INFIX = {"or": 0, "and": 1, "=": 2, "<=>": 2, "<": 2, "<=": 2, ">": 2, ">=": 2, "+": 3, "-": 3, "*": 4, "/": 4}
 """Functions that are written as infix operators, with their precedence."""

@@ -18,12 +18,12 @@ from tidemill.plan.ops import (
     RowWise,
     Scan,
     Sort,
-    Tree,
     Union,
     Window,
     WindowCall,
 )
 from tidemill.plan.query import Call, Column, Equality, ExpressionInfo, Query, SourceInfo
+from tidemill.plan.tree import Tree
 from tidemill.wire.expressions import expr_from_json, exprs_from_json, named_from_json, order_from_json
 from tidemill.wire.nodes import inputs_of
 

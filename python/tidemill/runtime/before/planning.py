@@ -8,7 +8,6 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.cost.guesses import CHANGED_SHARE, SOURCE_ROWS
-from tidemill.debug.requests import write_request
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.runtime.before.situation import Situation, survey
@@ -25,6 +24,7 @@ from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.search.service.plan_cache import PlanCache
 from tidemill.search.service.planner import plan_run
 from tidemill.search.service.pool import SEARCH_POOL
+from tidemill.search.service.requests import write_request
 from tidemill.settings import PlannerSettings
 from tidemill.sources.adapters import tells_changes
 

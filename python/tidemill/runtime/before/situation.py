@@ -9,8 +9,9 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.plan.change import SourceChange
-from tidemill.plan.ops import Scan, Tree
+from tidemill.plan.ops import Scan
 from tidemill.plan.query import Query
+from tidemill.plan.tree import Tree
 from tidemill.runtime.before import analysis
 from tidemill.runtime.view.arrivals import Arrived, ArrivedRows, place
 from tidemill.runtime.view.definition import Terms

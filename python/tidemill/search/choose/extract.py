@@ -213,7 +213,7 @@ class Extractor:
 
     def cost(self, group: int, run: int = 0) -> float:
         """Priced cost to compute a group at a run with all its inputs; infinite if nothing computes it."""
-        choice = self.making(group, run).best(group, run)
+        choice = self.chosen(self.entry(self.place((group, run))))
         return choice.cost if choice else inf
 
     def rows(self, group: int, run: int = 0) -> RowCount:
@@ -224,10 +224,6 @@ class Extractor:
     def best(self, group: int, run: int = 0) -> Choice | None:
         """The cheapest allowed choice for a group at a run; None if there is none."""
         return self._best.get((self._memo.find(group), run))
-
-    def making(self, group: int, run: int = 0) -> Chosen:
-        """The choices by which a group is computed, even if its readers load it."""
-        return Chosen(self, self.place((group, run)))
 
     def chosen(self, node: PlaceAtLevel) -> Choice | None:
         """The choice for a place at a level."""
@@ -366,38 +362,3 @@ class Extractor:
         """The groups saved for a group at a run, as (group, run that saves it), in the order of runs."""
         loaded = (p for p in self.planned([group], run) if p.choice.saved is not None)
         return sorted({(p.group, p.choice.saved or 0) for p in loaded}, key=lambda node: node[1])
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """An extractor's choices, as seen from one place that is computed."""
-
-    extractor: Extractor
-    place: Place
-
-    @property
-    def runs(self) -> tuple[PlannedRun, ...]:
-        """The runs planned."""
-        return self.extractor.runs
-
-    def _node(self, group: int, run: int) -> PlaceAtLevel:
-        own = self.extractor.entry(self.place)
-        if (group, run) == self.place:
-            return own
-        return (self.extractor.inputs_of(own), (group, run))
-
-    def best(self, group: int, run: int = 0) -> Choice | None:
-        """The choice for a group at a run; None if there is none."""
-        return self.extractor.chosen(self._node(self._found(group), run))
-
-    def rows(self, group: int, run: int = 0) -> RowCount:
-        """Estimated rows of a group; 0 if nothing computes it."""
-        best = self.best(group, run)
-        return best.rows if best else RowCount(0.0)
-
-    def weighed(self, group: int, e: Expression, run: int = 0) -> Choice | None:
-        """The choice for a group by this expression, chosen or not; None if it is not allowed or lacks an input."""
-        return self.extractor.weighed(self._node(self._found(group), run), e)
-
-    def _found(self, group: int) -> int:
-        return self.extractor.place((group, 0))[0]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tidemill.plan.change import SourceChange, joined
-from tidemill.plan.ops import Tree
 from tidemill.plan.query import Query
+from tidemill.plan.tree import Tree
 from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.contract.run_kinds import Policy
 from tidemill.search.contract.run_plan import StateSpec

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidemill.cost.costing import BROADCAST_ROWS
 from tidemill.memo.memo import Expression, Memo
-from tidemill.search.choose.extract import Chosen
+from tidemill.search.choose.chosen import Chosen
 from tidemill.search.lower.lowered import Staged
 
 

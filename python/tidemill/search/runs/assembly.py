@@ -26,7 +26,8 @@ from tidemill.plan.ops import (
     Unsign,
 )
 from tidemill.plan.query import COUNT_FIELD, Query, count_field
-from tidemill.search.choose.extract import Chosen, Extractor
+from tidemill.search.choose.chosen import Chosen
+from tidemill.search.choose.extract import Extractor
 from tidemill.search.choose.settle import PlannedRun
 from tidemill.search.choose.sharing import Shared
 from tidemill.search.contract.run_kinds import Mode, PlanKind
@@ -143,7 +144,7 @@ class Assembly:
 
     def compact(self, candidate: Candidate, compaction: Compaction) -> None:
         """Merges pieces of a state that the run reads, before any other step."""
-        lowerer = self._lowerer(self._extractor.making(0))
+        lowerer = self._lowerer(Chosen.making(self._extractor, 0))
         lowered = lowerer.compacted(candidate.scan, candidate.partial, compaction.first)
         columns = _columns(candidate, lowered)
         step = Step(
@@ -218,7 +219,7 @@ class Assembly:
             lowered, volume = self.lower(change, net=True)
         else:
             columns = self.space.memo.tvrs[self.space.root].props.columns
-            lowered, volume = self._lowerer(self._extractor.making(change)).nothing(columns), Volume()
+            lowered, volume = self._lowerer(Chosen.making(self._extractor, change)).nothing(columns), Volume()
         assert lowered.count is not None
         fields = (*self._query.output, (lowered.count, count_field(name for _, name in self._query.output)))
         self.steps.append(Step("delta", "delta", None, None, lowered.node, fields, volume))
@@ -247,7 +248,7 @@ class Assembly:
     def lower(self, group: int, *, net: bool, extractor: Extractor | None = None) -> tuple[Lowered, Volume]:
         """The plan of a group, and the rows that it handles."""
         plan = extractor or self._extractor
-        chosen = plan.making(group)
+        chosen = Chosen.making(plan, group)
         lowerer = self._lowerer(chosen)
         lowered = lowerer.group(group)
         work, handling = plan.work(plan.planned([group], 0), 0)

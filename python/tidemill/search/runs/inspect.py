@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tidemill.plan.ops import Filter, FinalChange, Net, Project, Scan
 from tidemill.plan.query import Query
-from tidemill.search.choose.extract import Chosen, Extractor
+from tidemill.search.choose.chosen import Chosen
+from tidemill.search.choose.extract import Extractor
 from tidemill.search.space.space import Space
 from tidemill.tvr.form import DELTA
 

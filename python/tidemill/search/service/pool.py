@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from threading import Condition
 from typing import Any
 
-from tidemill.plan.ops import Aggregate, Join, Tree, Window
+from tidemill.plan.ops import Aggregate, Join, Window
+from tidemill.plan.tree import Tree
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.contract.run_plan import RunPlan
 from tidemill.search.service.messages import plan_from_json, request_to_json

@@ -27,9 +27,9 @@ from tidemill.plan.ops import (
     Scan,
     StateScan,
     Sum,
-    Tree,
     Unsign,
 )
+from tidemill.plan.tree import Tree
 from tidemill.rule.build import node
 from tidemill.rule.match import Match
 from tidemill.search.contract.run_plan import StateSpec

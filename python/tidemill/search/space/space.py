@@ -15,8 +15,9 @@ from tidemill.plan.change import SourceChange
 from tidemill.plan.columns import ColumnIds
 from tidemill.plan.expr import Col
 from tidemill.plan.normal import normalise
-from tidemill.plan.ops import Aggregate, Partial, Project, Tree, columns_of
+from tidemill.plan.ops import Aggregate, Partial, Project
 from tidemill.plan.query import Column, Query
+from tidemill.plan.tree import Tree, columns_of
 from tidemill.rule.engine import Budget, Explored, explore
 from tidemill.rule.rule import Rule
 from tidemill.search.contract.request import KnownRows
