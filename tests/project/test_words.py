@@ -38,7 +38,8 @@ def in_code() -> Iterator[str]:
 @pytest.mark.parametrize("name", sorted(set(in_code())))
 def test_the_glossary_names_what_is_there(name: str) -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in [*SOURCES, *SCALA])
-    assert re.search(rf"\b{name}\b", text)
+    defined = rf"\b(?:class|def|object|trait|val) {name}\b|^ *{name}\b(?: =|:)|\"{name}[\":]"
+    assert re.search(defined, text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
