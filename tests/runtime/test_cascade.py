@@ -11,8 +11,7 @@ from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle, files_under, location_of
 from tidemill import IncrementalView
-from tidemill.runtime.run import cascade
-from tidemill.runtime.run import perform as runs
+from tidemill.runtime.run import cascade, perform
 
 Refresh = Callable[..., Row]
 Fails = Callable[[str, str], PySparkException]
@@ -59,16 +58,16 @@ def between(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, Callable
     """`between(n, action)`: does something once, right after the n-th run of the next CASCADE."""
     plans: dict[int, Callable[[], Any]] = {}
     count = 0
-    perform = runs.perform
+    original = perform.perform
 
-    def patched(*args: Any) -> runs.RunOutcome:
+    def patched(*args: Any) -> perform.RunOutcome:
         nonlocal count
-        done = perform(*args)
+        done = original(*args)
         count += 1
         plans.pop(count, lambda: None)()
         return done
 
-    monkeypatch.setattr(runs, "perform", patched)
+    monkeypatch.setattr(perform, "perform", patched)
 
     def plan(after: int, action: Callable[[], Any]) -> None:
         plans[count + after] = action

@@ -26,17 +26,17 @@ def test_what_the_planner_is_asked_is_written(
     spark: SparkSession, sales: str, refresh: Refresh, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spark.sql(f"CREATE INCREMENTAL VIEW summary SCHEDULE (ON DEMAND) AS {SUMMARY}")
-    (filling,) = folder.iterdir()
-    assert filling.name.endswith("-query.json")
+    (loaded,) = folder.iterdir()
+    assert loaded.name.endswith("-query.json")
     spark.sql("INSERT INTO sales VALUES ('o5','secret category',300)")
     row = refresh("summary")
-    (run,) = set(folder.iterdir()) - {filling}
+    (run,) = set(folder.iterdir()) - {loaded}
     assert run.name.endswith(f"-spark_catalog.{sales}.summary-run-1.json")
     assert cli.main(["debug", "replay", str(run)]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"{row.kind} ")
     assert f"estimated: {row.estimated_cost:.3f} ms" in shown
-    for path in (filling, run):
+    for path in (loaded, run):
         text = path.read_text(encoding="utf-8")
         assert "secret category" not in text
     spark.sql("EXPLAIN INCREMENTAL VIEW summary").collect()

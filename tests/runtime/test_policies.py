@@ -13,7 +13,7 @@ from tidemill.runtime.view import views
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.contract.run_plan import RunPlan
 from tidemill.search.runs.explanation import ExplainedPlan
-from tidemill.search.service import pool as searchers
+from tidemill.search.service import pool
 from tidemill.search.service.planner import plan_run
 
 Refresh = Callable[..., Row]
@@ -105,7 +105,7 @@ def test_a_run_like_the_last_one_is_not_planned_again(
     query = "SELECT a.k, nullif(a.v + b.v, 20) AS n FROM events a JOIN events b ON a.k = b.k"
     spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
     monkeypatch.setattr(planning, "plan_run", counted)
-    monkeypatch.setattr(searchers, "plan_run", counted)
+    monkeypatch.setattr(pool, "plan_run", counted)
     for n in range(3):
         spark.sql(f"INSERT INTO events VALUES (1, {n}, 'x'), (NULL, {n}, 'y')")
         assert refresh("v").kind == "INCREMENTAL"
@@ -125,18 +125,18 @@ def test_a_run_like_the_last_one_is_not_planned_again(
 def test_a_long_search_runs_in_a_process_of_its_own(
     spark: SparkSession, events: str, oracle: Oracle, refresh: Refresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The filling and runs of a new kind; what is remembered is not searched for."""
-    pool = searchers.SearchPool()
-    monkeypatch.setattr(planning, "SEARCH_POOL", pool)
+    """The initial load and runs of a new kind; what is remembered is not searched for."""
+    own = pool.SearchPool()
+    monkeypatch.setattr(planning, "SEARCH_POOL", own)
     asked: list[PlanRequest] = []
 
-    def noted(searcher: searchers.SearchWorker, request: PlanRequest) -> RunPlan | str:
+    def noted(worker: pool.SearchWorker, request: PlanRequest) -> RunPlan | str:
         asked.append(request)
-        return search(searcher, request)
+        return search(worker, request)
 
-    search = searchers.SearchWorker.search
-    monkeypatch.setattr(searchers.SearchWorker, "search", noted)
-    monkeypatch.setattr(searchers, "plan_run", lambda request: pytest.fail(f"searched here: {request}"))
+    search = pool.SearchWorker.search
+    monkeypatch.setattr(pool.SearchWorker, "search", noted)
+    monkeypatch.setattr(pool, "plan_run", lambda request: pytest.fail(f"searched here: {request}"))
     spark.conf.set("spark.tidemill.search.processes", "1")
     try:
         query = "SELECT a.k, b.v, c.s FROM events a LEFT JOIN events b ON a.k = b.v LEFT JOIN events c ON a.v = c.v"
@@ -150,8 +150,8 @@ def test_a_long_search_runs_in_a_process_of_its_own(
             oracle("v", query)
     finally:
         spark.conf.set("spark.tidemill.search.processes", "0")
-        assert (pool.busy, len(pool.idle)) == (0, 1)
-        pool.end()
+        assert (own.busy, len(own.idle)) == (0, 1)
+        own.end()
 
 
 def test_names_that_spark_makes_up_mean_nothing(

@@ -23,7 +23,7 @@ from tidemill.search.contract.past import Past, PastRun
 from tidemill.search.contract.request import PlanRequest, UpcomingPoint
 from tidemill.search.contract.stored import Piece
 from tidemill.search.runs.explanation import ExplainedPlan
-from tidemill.search.service import pool as searchers
+from tidemill.search.service import pool as search_pool
 from tidemill.search.service.messages import plan_from_json, plan_to_json, request_from_json, request_to_json
 from tidemill.search.service.planner import plan_run
 from tidemill.search.service.pool import SearchPool, is_long
@@ -153,7 +153,7 @@ def test_an_error_of_the_search_is_met_here(pool: SearchPool, tmp_path: Path) ->
 
 
 def test_a_refusal_is_met_here(pool: SearchPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searchers, "LONG", 1)
+    monkeypatch.setattr(search_pool, "LONG", 1)
     refused = asked("two opaque operators alike")
     assert is_long(refused)
     with pytest.raises(TidemillError) as here:
@@ -209,7 +209,7 @@ def test_it_ends_with_the_planner() -> None:
 
 
 def path() -> dict[str, str]:
-    return searchers.environment(os.environ, sys.path)
+    return search_pool.environment(os.environ, sys.path)
 
 
 def test_it_knows_no_way_to_the_jvm(pool: SearchPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,7 @@ from tidemill.runtime.view.definition import Terms
 from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.record import RunRecord, StoredState
 from tidemill.search.contract.past import NOTHING_PAST, Past
-from tidemill.search.contract.request import PlanRequest, planned_with
-from tidemill.search.contract.request import UpcomingPoint as Expected
+from tidemill.search.contract.request import PlanRequest, UpcomingPoint, planned_with
 from tidemill.search.contract.run_plan import RunPlan, StateSpec
 from tidemill.search.contract.stored import HELD
 from tidemill.search.runs.explanation import ExplainedPlan
@@ -102,13 +101,13 @@ def _early_request(situation: Situation, number: int, outlook: Outlook, lost: Co
     foreseen = {n: outlook.ahead(s.name, number) for n, s in situation.query.sources.items()}
     step = situation.between[-1] if situation.between else situation.changes
     unread = situation.first and not situation.prepared
-    ahead: list[Expected] = []
+    ahead: list[UpcomingPoint] = []
     due = next(i for i, p in enumerate(schedule[number:], number + 1) if p.output)
     for other, point in enumerate(schedule[number:due], number + 1):
         known = {n: rows[other - number - 1] for n, rows in foreseen.items()}
         step = {n: _expected(situation, n, change, known[n], unread=unread) for n, change in step.items()}
         unread = False
-        ahead.append(Expected(point.cost, point.output, step, other))
+        ahead.append(UpcomingPoint(point.cost, point.output, step, other))
     request = _request(situation, None, lost)
     own = schedule[number - 1].cost
     return _written(situation, replace(request, price=own, point=number, ahead=planned_with(ahead)))

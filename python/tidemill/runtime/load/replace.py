@@ -17,7 +17,7 @@ from tidemill.runtime.before import planning, sessions
 from tidemill.runtime.before.planning import PlanInputs
 from tidemill.runtime.before.situation import Situation, survey
 from tidemill.runtime.load.draft import Draft, drafted
-from tidemill.runtime.run import attempt as running
+from tidemill.runtime.run import attempt
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import UndecidedError, child
 from tidemill.runtime.view import leases, views
@@ -104,7 +104,7 @@ def _filled(
     if not switched.files.write_new(file, definition.to_json()):
         raise TidemillError("TIDEMILL_CONCURRENT_REFRESH", {"view": definition.qualified})
     try:
-        return running.run(draft.working, switched, situation, planned, draft.occasion, lost)
+        return attempt.run(draft.working, switched, situation, planned, draft.occasion, lost)
     except UndecidedError:
         raise
     except BaseException:

@@ -17,7 +17,7 @@ from tidemill.plan.change import SourceChange
 from tidemill.runtime.before import graph, sessions
 from tidemill.runtime.before.graph import Source, ViewNode
 from tidemill.runtime.before.situation import Situation, survey
-from tidemill.runtime.run import perform as runs
+from tidemill.runtime.run import perform
 from tidemill.runtime.run.attempt import Occasion
 from tidemill.runtime.run.perform import RunOptions, RunOutcome
 from tidemill.runtime.view.history import RunRow
@@ -59,7 +59,7 @@ def _refreshed(
         own = wanted if node.view is named else _upstream_wants(node.view, wanted.dry)
         with graph.naming(node.view, named):
             situation = _surveyed(node, pins, done, settings, wanted.dry)
-            done[node.view.location] = runs.perform(jvm, node.working, node.view, situation, own)
+            done[node.view.location] = perform.perform(jvm, node.working, node.view, situation, own)
     return done[named.location].row
 
 

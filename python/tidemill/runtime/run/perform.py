@@ -8,7 +8,7 @@ from tidemill.bridge.jvm import Jvm
 from tidemill.runtime.before import planning
 from tidemill.runtime.before.planning import PlanInputs
 from tidemill.runtime.before.situation import Situation
-from tidemill.runtime.run import attempt as running
+from tidemill.runtime.run import attempt
 from tidemill.runtime.run.attempt import Occasion
 from tidemill.runtime.view.arrivals import ObservedRun
 from tidemill.runtime.view.history import RunRow
@@ -55,15 +55,15 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Ru
     plan = planned(lost) if wanted.output or _may_work_early(situation, lost) else None
     if plan is None or not (plan.steps or wanted.output):
         if wanted.dry:
-            return RunOutcome(running.row_of(view, occasion, "PARTIAL", situation), view.head)
-        record = running.run_without_output(view, situation, occasion)
+            return RunOutcome(attempt.row_of(view, occasion, "PARTIAL", situation), view.head)
+        record = attempt.run_without_output(view, situation, occasion)
         view.publish(record)
         return RunOutcome(record.row, record)
     if wanted.dry:
-        row = running.row_of(view, occasion, plan.kind, situation)
+        row = attempt.row_of(view, occasion, plan.kind, situation)
         row = replace(row, reason=plan.reason, methods=tuple(plan.methods), estimated_cost=float(plan.estimated))
         return RunOutcome(row, view.head)
-    record = running.run(working, view, situation, lambda now: plan if now == lost else planned(now), occasion, lost)
+    record = attempt.run(working, view, situation, lambda now: plan if now == lost else planned(now), occasion, lost)
     view.publish(record)
     if wanted.output:
         view.refresh_readers(jvm)
@@ -88,7 +88,7 @@ def _no_data(view: View, situation: Situation, occasion: Occasion) -> RunRow:
     head = view.head
     assert head is not None, "a view that was never run always has something to do"
     return replace(
-        running.row_of(view, occasion, "NO_DATA", situation),
+        attempt.row_of(view, occasion, "NO_DATA", situation),
         run=head.run,
         duration_ms=occasion.elapsed_ms(),
         cpu_ms=0,

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.runtime.before import planning, sessions
-from tidemill.runtime.load import adopt as attach
+from tidemill.runtime.load import adopt
 from tidemill.runtime.load.draft import Draft, drafted
 from tidemill.runtime.load.replace import replace_view
-from tidemill.runtime.run import attempt as running
+from tidemill.runtime.run import attempt
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import Files, UndecidedError, child
 from tidemill.runtime.view import catalog, removal
@@ -53,7 +53,7 @@ def create(jvm: Jvm, statement: Create, sql: str, warnings: list[str]) -> list[l
     catalog.check_name(jvm, name)
     files = Files(jvm)
     location = files.qualify(statement.location or catalog.default_location(jvm, name))
-    if files.exists(child(location, VIEW_FILE)) and attach.attach(jvm, files, location, name, statement, warnings):
+    if files.exists(child(location, VIEW_FILE)) and adopt.attach(jvm, files, location, name, statement, warnings):
         return []
     place = _place(files, name, location, owned=statement.location is None)
     with drafted(jvm, statement, name) as draft:
@@ -84,7 +84,7 @@ def _make(jvm: Jvm, files: Files, definition: Definition, draft: Draft) -> None:
         if create.deferred:
             view.result.prepare()
         else:
-            view.publish(running.run(draft.working, view, situation, lambda _: plan, draft.occasion))
+            view.publish(attempt.run(draft.working, view, situation, lambda _: plan, draft.occasion))
         catalog.create_entry(
             jvm,
             definition.name,

@@ -8,8 +8,7 @@ from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.runtime.before import analysis, sessions
 from tidemill.runtime.before.situation import survey
-from tidemill.runtime.run import cascade
-from tidemill.runtime.run import perform as runs
+from tidemill.runtime.run import cascade, perform
 from tidemill.runtime.run.attempt import Occasion
 from tidemill.runtime.run.perform import RunOptions
 from tidemill.runtime.view import views
@@ -49,4 +48,4 @@ def _alone(jvm: Jvm, view: View, wanted: RunOptions) -> RunRow:
     working = sessions.working(jvm, view.definition.settings)
     with analysis.analysed_again(working, view.definition, view.head) as document:
         situation = survey(working, document, view.head, view.definition.terms, sessions.planner_settings(jvm))
-        return runs.perform(jvm, working, view, situation, wanted).row
+        return perform.perform(jvm, working, view, situation, wanted).row
