@@ -10,6 +10,9 @@ from pyspark.sql import Row, SparkSession
 
 from tests.runtime.conftest import SUMMARY
 from tidemill import cli
+from tidemill.search.contract.request import PlanRequest
+from tidemill.search.contract.run_plan import RunPlan
+from tidemill.search.service.pool import SEARCH_POOL
 
 Refresh = Callable[..., Row]
 SETTING = "spark.tidemill.debug.requests"
@@ -41,6 +44,26 @@ def test_what_the_planner_is_asked_is_written(
         assert "secret category" not in text
     spark.sql("EXPLAIN INCREMENTAL VIEW summary").collect()
     assert len(list(folder.iterdir())) == 3
+
+
+def test_the_folder_does_not_decide_what_is_planned(
+    spark: SparkSession, sales: str, refresh: Refresh, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark.sql(f"CREATE INCREMENTAL VIEW summary SCHEDULE (ON DEMAND) AS {SUMMARY}")
+    searched: list[PlanRequest] = []
+    search = SEARCH_POOL.plan
+
+    def noted(request: PlanRequest) -> RunPlan:
+        searched.append(request)
+        return search(request)
+
+    monkeypatch.setattr(SEARCH_POOL, "plan", noted)
+    for n in range(3):
+        spark.sql(f"INSERT INTO sales VALUES ('n{n}','c1',300)")
+        refresh("summary")
+        spark.conf.set(SETTING, str(folder.with_name(f"other {n}")))
+    assert len(searched) == 1
+    assert searched[0].settings.debug_requests == ""
 
 
 def test_a_run_does_not_fail_for_it(spark: SparkSession, sales: str, refresh: Refresh, folder: Path) -> None:

@@ -69,12 +69,13 @@ def _request(
 
 
 def _written(situation: Situation, request: PlanRequest) -> PlanRequest:
-    """Writes the request to the debug folder if the session has one. Returns the request."""
+    """Writes the request to the debug folder if the session has one. Returns it as the planner gets it: without the
+    folder, which must not decide whether an earlier plan is reused."""
     if folder := situation.settings.debug_requests:
         head = situation.head
         known = head is not None and head.row.view
         write_request(folder, f"{head.row.view}-run-{head.run + 1}" if head is not None and known else "query", request)
-    return request
+    return replace(request, settings=replace(request.settings, debug_requests=""))
 
 
 def early(situation: Situation, number: int, outlook: Outlook, lost: Collection[str] = ()) -> RunPlan:
