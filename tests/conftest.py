@@ -8,7 +8,7 @@ import os
 import random
 import re
 import runpy
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -19,6 +19,16 @@ from unittest import mock
 
 import pytest
 from pyspark.sql import Row, SparkSession
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StringType,
+    StructType,
+    VariantType,
+)
 
 import tidemill
 from cost_model.default import MODEL
@@ -160,24 +170,39 @@ def db(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
             spark.catalog.dropTempView(table.name)
 
 
+def comparable(value: str, kind: DataType, depth: int = 0) -> str:
+    """SQL for a value that `GROUP BY` takes for the same exactly if it is the same, whatever the type."""
+    x = f"x{depth}"
+    match kind:
+        case DoubleType() | FloatType():
+            return f"if({value} IS NULL, NULL, format_string('%.8e', CAST({value} AS DOUBLE) + 0.0D))"
+        case StringType():
+            return f"collate({value}, 'UTF8_BINARY')" if kind.collation != "UTF8_BINARY" else value
+        case VariantType():
+            return f"to_json({value})"
+        case ArrayType():
+            return f"transform({value}, {x} -> {comparable(x, kind.elementType, depth + 1)})"
+        case StructType():
+            parts = [comparable(f"{value}.`{f.name}`", f.dataType, depth) for f in kind.fields]
+            return f"if({value} IS NULL, NULL, struct({', '.join(parts)}))"
+        case MapType():
+            key, held = (
+                comparable(f"{x}.key", kind.keyType, depth + 1),
+                comparable(f"{x}.value", kind.valueType, depth + 1),
+            )
+            return f"sort_array(transform(map_entries({value}), {x} -> struct({key} AS k, {held} AS v)))"
+    return value
+
+
 def difference(spark: SparkSession, view: str, query: str) -> tuple[int, int]:
     """Rows of `query` that `view` lacks, and rows of `view` that `query` does not give; one job.
 
-    Two-way bag comparison by signs. Doubles and floats are compared by nine significant digits, maps by
-    their sorted entries.
+    Two-way bag comparison by signs. Doubles and floats are compared by nine significant digits, all else exactly.
     """
-    columns = []
-    for field in spark.table(view).schema.fields:
-        name = f"`{field.name}`"
-        match field.dataType.typeName():
-            case "double" | "float":
-                columns.append(f"if({name} IS NULL, NULL, format_string('%.8e', CAST({name} AS DOUBLE) + 0.0D))")
-            case "map":
-                columns.append(f"sort_array(map_entries({name}))")
-            case _:
-                columns.append(name)
+    fields = spark.table(view).schema.fields
+    columns = [comparable(f"`{f.name}`", f.dataType) for f in fields]
     names = ", ".join(f"{c} AS c{i}" for i, c in enumerate(columns))
-    renamed = ", ".join(f"`{f.name}`" for f in spark.table(view).schema.fields)
+    renamed = ", ".join(f"`{f.name}`" for f in fields)
     keys = ", ".join(f"c{i}" for i in range(len(columns)))
     row = spark.sql(
         f"""SELECT coalesce(sum(if(n > 0, n, 0)), 0) AS missing, coalesce(sum(if(n < 0, -n, 0)), 0) AS unexpected
@@ -267,18 +292,28 @@ def early_work() -> Iterator[list[int]]:
 
 
 @contextmanager
-def packs(spark: SparkSession, prefer: str | None = None, disabled: Iterable[str] = ()) -> Iterator[None]:
-    """The session's settings of methods, put back afterwards."""
-    confs = {f"spark.tidemill.method.{p}.enabled": "false" for p in disabled}
-    if prefer is not None:
-        confs["spark.tidemill.method.prefer"] = prefer
-    for name, value in confs.items():
+def confs(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """Settings of the session, put back afterwards."""
+    before = {name: spark.conf.get(name, None) for name in values}
+    for name, value in values.items():
         spark.conf.set(name, value)
     try:
         yield
     finally:
-        for name in confs:
+        for name, old in before.items():
             spark.conf.unset(name)
+            if old is not None:
+                spark.conf.set(name, old)
+
+
+@contextmanager
+def packs(spark: SparkSession, prefer: str | None = None, disabled: Iterable[str] = ()) -> Iterator[None]:
+    """The session's settings of methods, put back afterwards."""
+    chosen = {f"spark.tidemill.method.{p}.enabled": "false" for p in disabled}
+    if prefer is not None:
+        chosen["spark.tidemill.method.prefer"] = prefer
+    with confs(spark, chosen):
+        yield
 
 
 def files_under(path: str | Path) -> list[str]:

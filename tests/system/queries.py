@@ -11,6 +11,8 @@ from hypothesis.strategies import DrawFn
 from tests.system.expressions import KEY, TYPES, Column, Output, aggregate, condition, literal, scalar
 
 TABLES = ("f", "g", "p")
+PLAIN_VIEWS = ("here", "west")
+"""Plain views of one text over `f`, made under the session's time zone and under another."""
 COLUMNS = {"k": "bigint", "x": "bigint", "s": "string", "m": "decimal", "d": "double", "t": "date"}
 """Columns of every table: join key, number, string, DECIMAL(10, 2), double, date."""
 
@@ -41,7 +43,7 @@ class _Block:
 @st.composite
 def queries(draw: DrawFn) -> Query:
     """Any query of the surface."""
-    top = draw(st.sampled_from(["plain", "plain", "plain", "set", "limit", "cte", "window"]))
+    top = draw(st.sampled_from(["plain", "plain", "plain", "set", "limit", "cte", "window", "sessions"]))
     match top:
         case "set":
             types = [draw(st.sampled_from(TYPES)) for _ in range(draw(st.integers(1, 3)))]
@@ -51,6 +53,8 @@ def queries(draw: DrawFn) -> Query:
                 block = _over(draw, block.text, [o.type for o in block.outputs])
         case "window":
             block = _windows(draw)
+        case "sessions":
+            block = _sessions(draw)
         case "limit":
             inner = _block(draw, exact=True)
             order = ", ".join(f"c{i} {draw(st.sampled_from(['ASC', 'DESC']))}" for i in range(len(inner.outputs)))
@@ -114,6 +118,8 @@ def _aggregate(draw: DrawFn, source: str, columns: Sequence[Column], *, exact: b
             f" HAVING {draw(st.sampled_from(['count(*) > 1', 'sum(x_) > 2', 'max(x_) IS NOT NULL', 'count(x_) = 2']))}"
         )
         having = having.replace("x_", scalar(draw, columns, "bigint", 0))
+    if draw(st.integers(0, 5)) == 0:
+        calls.append(Output(draw(st.sampled_from(["{}", "count(*) * {}"])).format(_value(draw)), "bigint"))
     outputs = tuple(Output(_cast(o.text, o.type), o.type, o.scale) for o in (*grouped, *calls))
     items = [f"{o.text} AS c{i}" for i, o in enumerate(outputs)]
     scales = [f"{o.scale} AS s{i}" for i, o in enumerate(outputs) if o.scale is not None]
@@ -127,6 +133,32 @@ def _grouping(draw: DrawFn, keys: Sequence[str]) -> str:
     listed = ", ".join(keys)
     sets = (f"ROLLUP ({listed})", f"CUBE ({listed})", f"GROUPING SETS (({listed}), ({keys[0]}), ())")
     return draw(st.sampled_from(sets)) if len(set(keys)) == len(keys) and draw(st.integers(0, 4)) == 0 else listed
+
+
+def _value(draw: DrawFn) -> str:
+    """A value of one table as a whole, in the place of a number."""
+    table = draw(st.sampled_from(TABLES))
+    inner = [Column(f"e.{c}", t) for c, t in COLUMNS.items()]
+    rows = f"FROM {table} AS e WHERE {condition(draw, inner, 1)}"
+    whole = (f"(SELECT count(*) {rows})", f"(SELECT max(e.k) {rows})", f"CAST(EXISTS (SELECT 1 {rows}) AS BIGINT)")
+    return draw(st.sampled_from(whole))
+
+
+def _sessions(draw: DrawFn) -> _Block:
+    """Sessions of days, within groups or of all rows: the gap is long enough for some to merge."""
+    source, columns = _from(draw)
+    session = (
+        f"session_window(CAST({scalar(draw, columns, 'date', 1)} AS TIMESTAMP), '{draw(st.integers(1, 40))} days')"
+    )
+    keys = [draw(st.sampled_from(TYPES)) for _ in range(draw(st.integers(0, 2)))]
+    grouped = [Output(scalar(draw, columns, t, 0), t) for t in keys]
+    shown = [Output(f"CAST(session_window.{draw(st.sampled_from(['start', 'end']))} AS DATE)", "date")]
+    calls = [aggregate(draw, columns, exact=True) for _ in range(draw(st.integers(1, 2)))]
+    outputs = tuple(Output(_cast(o.text, o.type), o.type) for o in (*grouped, *shown, *calls))
+    items = ", ".join(f"{o.text} AS c{i}" for i, o in enumerate(outputs))
+    by = ", ".join([*(o.text for o in grouped), session])
+    text = f"SELECT {items} FROM {source}{_where(draw, columns)} GROUP BY {by}"
+    return _Block(text, text, outputs)
 
 
 def _windows(draw: DrawFn) -> _Block:
@@ -234,7 +266,7 @@ def _relation(draw: DrawFn, n: int, depth: int) -> tuple[str, list[Column]]:
     if depth > 0 and draw(st.integers(0, 4)) == 0:
         inner = _nested(draw)
         return f"({inner.text}) AS r{n}", [Column(f"r{n}.c{i}", o.type) for i, o in enumerate(inner.outputs)]
-    table = draw(st.sampled_from(TABLES))
+    table = draw(st.sampled_from((*TABLES, *TABLES, *PLAIN_VIEWS)))
     return f"{table} AS r{n}", [Column(f"r{n}.{c}", t) for c, t in COLUMNS.items()]
 
 

@@ -20,7 +20,7 @@ from pyspark.sql import Row, SparkSession
 from tests.conftest import COSTS, free, ordered, packs
 from tests.system.bags import Values, compare, contents, net_change
 from tests.system.changes import SQL_TYPES, Scenario, insert, scenarios, values
-from tests.system.queries import COLUMNS, Query, queries
+from tests.system.queries import COLUMNS, PLAIN_VIEWS, Query, queries
 from tidemill.search.keep import wanted as wanted_states
 from tidemill.search.lower import state as lower_state
 from tidemill.search.space import orders
@@ -32,6 +32,7 @@ FEW, MANY = EXAMPLES or 1, EXAMPLES or 6
 PAIRS = 50
 PARTS = 4
 DATABASE = "random_views"
+ZONE = "spark.sql.session.timeZone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,11 @@ def tables(spark: SparkSession) -> Iterator[str]:
     spark.sql(f"CREATE TABLE f ({columns}) USING delta {feed}")
     spark.sql(f"CREATE TABLE g ({columns}) USING delta")
     spark.sql(f"CREATE TABLE p ({columns}) USING parquet")
+    hours = "timestamp_seconds(unix_date(t) * 86400 + pmod(coalesce(x, 0), 24) * 3600)"
+    for name, zone in zip(PLAIN_VIEWS, ("UTC", "America/Los_Angeles"), strict=True):
+        spark.conf.set(ZONE, zone)
+        spark.sql(f"CREATE VIEW {name} AS SELECT k, x, s, m, d, CAST({hours} AS DATE) AS t FROM f")
+    spark.conf.set(ZONE, "UTC")
     yield DATABASE
     spark.sql("USE default")
     spark.sql(f"DROP DATABASE {DATABASE} CASCADE")

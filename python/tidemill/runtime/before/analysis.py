@@ -20,7 +20,8 @@ from tidemill.wire import nodes
 
 Document = Mapping[str, Any]
 
-NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+FOLDED = ("", "__HIVE_DEFAULT_PARTITION__")
+"""Texts that a partition column stores as NULL."""
 # Spark's conditions for a column of a source that is gone or has changed.
 _COLUMN_GONE = ("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD", "FIELD_NOT_FOUND", "MISSING_COLUMNS")
 _RETYPED = (
@@ -164,7 +165,7 @@ def partitioned(document: Document, columns: Sequence[str]) -> Document:
             read = Col(column)
             added.append({**known[column], "id": next(fresh), "nullable": True})
             column = added[-1]["id"]
-            values[column] = fn("if", fn("in", read, Lit("", "string"), Lit(NULL_FOLDER, "string")), no_text, read)
+            values[column] = fn("if", fn("in", read, *(Lit(text, "string") for text in FOLDED)), no_text, read)
         else:
             values[column] = Col(column)
         output.append([column, name])

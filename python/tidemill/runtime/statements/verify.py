@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.plan.datatype import type_to_text
-from tidemill.plan.ops import Named
 from tidemill.runtime.before import analysis, sessions
-from tidemill.runtime.judge.compare import Verdict, compare
-from tidemill.runtime.judge.free_answers import compare_cut, find_cut
-from tidemill.runtime.run.binder import Binder
-from tidemill.runtime.run.jobs import JobCost, SparkJobs
+from tidemill.runtime.judge.compare import Case, compare
+from tidemill.runtime.judge.free_answers import compare_cut
 from tidemill.runtime.view import views
+from tidemill.runtime.view.definition import Definition
 from tidemill.runtime.view.record import RunRecord
 from tidemill.sources.adapters import describe_position, pin
 from tidemill.sql.statements import Verify
-from tidemill.wire.query_document import read_query
 
 
 def verify(jvm: Jvm, statement: Verify) -> list[list[Any]]:
@@ -33,10 +31,28 @@ def verify(jvm: Jvm, statement: Verify) -> list[list[Any]]:
     with analysis.analysed_again(working, definition, head) as document:
         at = _positions(working, document, definition.qualified, head)
         sessions.fit(working, None)
-        execution = SparkJobs(working, document["query"], definition.qualified, head.run, JobCost())
-        columns = [(c.name, type_to_text(c.type)) for c in definition.columns]
-        verdict = _verdict(execution, document, at, head, columns)
+        case = _case(working, document, at, definition, head)
+        verdict = compare(case)
+        if not verdict.matches:
+            verdict = compare_cut(case) or verdict
     return [[verdict.matches, verdict.missing, verdict.unexpected]]
+
+
+def _case(
+    jvm: Jvm, document: analysis.Document, at: Mapping[int, Any], definition: Definition, head: RunRecord
+) -> Case:
+    partitions = set(definition.create.partitioned_by)
+    folded = {c.name: analysis.FOLDED for c in definition.columns if c.name in partitions and c.type == "string"}
+    return Case(
+        jvm=jvm,
+        query=document["query"],
+        view=definition.qualified,
+        positions=at,
+        output=definition.query_columns,
+        columns=[(c.name, type_to_text(c.type)) for c in definition.columns],
+        folded=folded,
+        files=head.files,
+    )
 
 
 def _positions(jvm: Jvm, document: analysis.Document, view: str, head: RunRecord) -> dict[int, Any]:
@@ -51,29 +67,3 @@ def _positions(jvm: Jvm, document: analysis.Document, view: str, head: RunRecord
                 {"source": source["name"], "position": describe_position(position), "view": view},
             )
     return {s["source"]: p for s, p in zip(sources, recorded, strict=True)}
-
-
-def _verdict(
-    execution: SparkJobs,
-    document: analysis.Document,
-    at: dict[int, Any],
-    head: RunRecord,
-    columns: list[tuple[str, str]],
-) -> Verdict:
-    binder = Binder(positions=[at], states={}, result=head.files)
-    output = [column for column, _ in document["output"]]
-    root = binder.bind(document["root"])
-    verdict = compare(execution, root, output, columns, head.files)
-    cut = None if verdict.matches else find_cut(root)
-    if cut is None:
-        return verdict
-    needed = _needed(document, cut.projections[-1] if cut.projections else None, output)
-    return compare_cut(execution, cut, needed, output, columns, head.files)
-
-
-def _needed(document: analysis.Document, above: Named | None, output: list[int]) -> frozenset[int]:
-    """Returns the columns of a limit's input that the projection right above the limit, or the output, reads."""
-    if above is None:
-        return frozenset(output)
-    query = read_query(document)
-    return frozenset().union(*(query.columns_of(e) for _, e in above))

@@ -25,6 +25,7 @@ object Bridge {
   def analyze(session: SparkSession, request: String): String = answer(session, request, Plans.analyze)
   def release(session: SparkSession, request: String): String = answer(session, request, Plans.release)
   def run(session: SparkSession, request: String): String = answer(session, request, Plans.run)
+  def judge(session: SparkSession, request: String): String = answer(session, request, Plans.judge)
   def settings(session: SparkSession, request: String): String = answer(session, request, Plans.settings)
   def files(session: SparkSession, request: String): String = answer(session, request, Store.files)
   def pin(session: SparkSession, request: String): String = answer(session, request, Store.pin)

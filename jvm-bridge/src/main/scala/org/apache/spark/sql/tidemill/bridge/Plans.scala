@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Command
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.command.ViewHelper
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.tidemill.judge.Judge
 import org.apache.spark.sql.tidemill.query.{Encoder, Findings, Known, Normalizer, Query}
 import org.apache.spark.sql.tidemill.step.{Decoder, Execution}
 
@@ -39,7 +40,7 @@ object Plans {
       require(!analyzed.isInstanceOf[Command], "only queries can be analysed")
       val normal = new Normalizer(session).execute(analyzed)
       val findings = Findings.document(session, parsed, analyzed)
-      new Encoder(numbers.incrementAndGet()).encode(normal, analyzed.output.map(_.name), findings)
+      new Encoder(numbers.incrementAndGet()).encode(analyzed, normal, findings)
     }
     queries.put(query.id, query)
     query.document
@@ -64,10 +65,14 @@ object Plans {
   }
 
   /** See [[Execution]]. */
-  def run(session: SparkSession, request: JValue): JValue = {
+  def run(session: SparkSession, request: JValue): JValue = new Execution(session, known(request), request).run()
+
+  /** See [[Judge]]. */
+  def judge(session: SparkSession, request: JValue): JValue = new Judge(session, known(request), request).run()
+
+  private def known(request: JValue): Query = {
     val id = Decoder.long(request \ "query")
-    val query = Option(queries.get(id)).getOrElse(throw new IllegalArgumentException(s"query $id is not known"))
-    new Execution(session, query, request).run()
+    Option(queries.get(id)).getOrElse(throw new IllegalArgumentException(s"query $id is not known"))
   }
 
   /**

@@ -27,10 +27,11 @@ final class Encoder(id: Long) extends PredicateHelper {
   private var orderDropped = false
 
   /**
-   * @param names    output names in order, as the analysed query gave them
+   * @param analyzed the query as Spark's analyser left it
    * @param findings see [[Findings.document]]
    */
-  def encode(normal: LogicalPlan, names: Seq[String], findings: JObject): Query = {
+  def encode(analyzed: LogicalPlan, normal: LogicalPlan, findings: JObject): Query = {
+    val names = analyzed.output.map(_.name)
     require(normal.output.length == names.length, "normalisation changed the number of output columns")
     val plan = dropOrder(normal)
     used = usedAttributes(plan)
@@ -48,7 +49,7 @@ final class Encoder(id: Long) extends PredicateHelper {
         ("output" -> output.toList) ~
         ("order_dropped" -> orderDropped) ~
         ("findings" -> findings)
-    Query(id, expressions.columns, expressions.handles, nodes.toIndexedSeq, sources.sources, document)
+    Query(id, analyzed, expressions.columns, expressions.handles, nodes.toIndexedSeq, sources.sources, document)
   }
 
   /** A stored table has no order: sorts above the last limit are left out, and so are repartitionings there. */
@@ -75,11 +76,12 @@ final class Encoder(id: Long) extends PredicateHelper {
 
   private def visit(plan: LogicalPlan): Encoded = {
     val encoded = plan match {
-      case leaf: LeafNode if isSource(leaf) => scan(leaf)
+      case leaf: LeafNode if SourceEncoder.isSource(leaf) => scan(leaf)
       case p if hasSubquery(p) && !p.isInstanceOf[Filter] => opaque(p, "expression with a subquery")
       case p: Project => project(p.projectList, visit(p.child))
       case f: Filter => filter(f)
       case j: Join if Encoder.kinds.contains(j.joinType) || j.joinType.isInstanceOf[ExistenceJoin] => join(j)
+      case a: Aggregate if Opaque.sessions(a).nonEmpty => opaque(Opaque.withKeys(a), "")
       case a: Aggregate => aggregate(a)
       case u: Union if !u.byName && !u.allowMissingCol => union(u)
       case s: Sort if s.global => sort(s)
@@ -90,11 +92,6 @@ final class Encoder(id: Long) extends PredicateHelper {
     }
     expressions.widen(plan.output, encoded.scope)
     encoded
-  }
-
-  private def isSource(leaf: LeafNode): Boolean = leaf match {
-    case _: CTERelationRef | _: UnionLoopRef => false
-    case _ => true
   }
 
   private def hasSubquery(plan: LogicalPlan): Boolean = plan.expressions.exists(SubqueryExpression.hasSubquery)
@@ -270,10 +267,7 @@ final class Encoder(id: Long) extends PredicateHelper {
     val subqueries = queries.map(visit)
     val below = children.foldLeft(Map.empty: Columns)(_ ++ _.scope)
     // What partitions a window is asked for above it too: which rows of its answer a change touches.
-    val asked = plan match {
-      case w: Window => used ++ AttributeSet(w.partitionSpec)
-      case _ => used
-    }
+    val asked = used ++ AttributeSet(Opaque.partition(plan).getOrElse(Nil))
     val columns = plan.output.filter(asked.contains).map { a =>
       a.exprId -> below.getOrElse(a.exprId, expressions.newColumn(a))
     }
@@ -286,9 +280,9 @@ final class Encoder(id: Long) extends PredicateHelper {
       ("node" -> number) ~ ("columns" -> columns.map(_._2).toList.distinct) ~ ("children" -> children.length) ~
         ("text" -> Opaque.text(plan, below))
     val node: JObject = plan match {
-      case w: Window if queries.isEmpty =>
-        ("op" -> "window") ~ kept ~ ("partition" -> w.partitionSpec.map(expressions.encode(_, below)).toList) ~
-          ("calls" -> w.windowExpressions.flatMap(Opaque.windowCall).toList)
+      case _ if queries.isEmpty && Opaque.partition(plan).isDefined =>
+        val partition = Opaque.partition(plan).get.map(expressions.encode(_, below)).toList
+        ("op" -> "window") ~ kept ~ ("partition" -> partition) ~ ("calls" -> Opaque.calls(plan).toList)
       case _: Expand | _: Generate if queries.isEmpty && plan.deterministic =>
         ("op" -> "row_wise") ~ ("name" -> plan.nodeName) ~ kept
       case _ => ("op" -> "opaque") ~ ("name" -> plan.nodeName) ~ ("reason" -> reason) ~ kept

@@ -185,7 +185,10 @@ object ExpressionEncoder {
     case _ => literal.sql
   }
 
-  /** SQL text with `#id` for columns; lambda variables are numbered within the expression. */
+  /**
+   * SQL text with `#id` for columns; lambda variables are numbered within the expression. What SQL does not show
+   * follows: see [[Unshown]].
+   */
   def text(expression: Expression, columns: Columns): String = {
     val lambdas = mutable.LinkedHashMap.empty[ExprId, Int]
     val marked = expression.transform {
@@ -194,7 +197,9 @@ object ExpressionEncoder {
       case a: AttributeReference if columns.contains(a.exprId) =>
         AttributeReference(s"#${columns(a.exprId)}", a.dataType, a.nullable)(a.exprId)
     }
-    "`(#l?\\d+)`".r.replaceAllIn(marked.sql, m => m.group(1))
+    val unshown = Unshown.of(expression)
+    val shown = "`(#l?\\d+)`".r.replaceAllIn(marked.sql, m => m.group(1))
+    if (unshown.isEmpty) shown else unshown.mkString(s"$shown {", ", ", "}")
   }
 
   /** User functions in an expression, each with a fingerprint of its code where one can be had. */

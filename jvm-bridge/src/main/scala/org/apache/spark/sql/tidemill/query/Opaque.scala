@@ -40,8 +40,38 @@ object Opaque {
     (plan.nodeName +: (settings ++ computed)).mkString(" ")
   }
 
-  /** A window function: its name, what of its frame the planner asks about, and whether it adds up floats. */
-  def windowCall(e: NamedExpression): Option[JObject] = e.collectFirst {
+  /**
+   * The grouping columns that are sessions. Spark knows them by a mark on the column alone, and merges the sessions of a
+   * group when it runs: their rows are no groups of equal values.
+   */
+  def sessions(a: Aggregate): Seq[Expression] = a.groupingExpressions.filter {
+    case named: NamedExpression => named.metadata.contains(SessionWindow.marker)
+    case _ => false
+  }
+
+  /** An aggregate that gives out all of its grouping columns. */
+  def withKeys(a: Aggregate): Aggregate = {
+    val missing = a.groupingExpressions.collect { case k: Attribute if !a.outputSet.contains(k) => k }
+    a.copy(aggregateExpressions = a.aggregateExpressions ++ missing)
+  }
+
+  /** The expressions by which rows that are computed together are equal; None if all rows are computed together. */
+  def partition(plan: LogicalPlan): Option[Seq[Expression]] = plan match {
+    case w: Window => Some(w.partitionSpec)
+    case a: Aggregate if sessions(a).nonEmpty => Some(a.groupingExpressions.diff(sessions(a)))
+    case _ => None
+  }
+
+  /** What the planner asks about the functions of such an operator. */
+  def calls(plan: LogicalPlan): Seq[JObject] = plan match {
+    case w: Window => w.windowExpressions.flatMap(windowCall)
+    case a: Aggregate => a.aggregateExpressions.flatMap(_.collect { case e: AggregateExpression =>
+        call(e.aggregateFunction, "partition")
+      })
+    case _ => Nil
+  }
+
+  private def windowCall(e: NamedExpression): Option[JObject] = e.collectFirst {
     case WindowExpression(function, WindowSpecDefinition(_, order, frame)) =>
       val called = function match {
         case a: AggregateExpression => a.aggregateFunction
@@ -53,7 +83,12 @@ object Opaque {
         case _ if order.isEmpty => "partition"
         case _ => "rows"
       }
-      val floating = called.children.exists(c => c.dataType == DoubleType || c.dataType == FloatType)
-      ("function" -> called.prettyName) ~ ("frame" -> reach) ~ ("floating" -> floating)
+      call(called, reach)
+  }
+
+  /** A function: its name, what of its frame the planner asks about, and whether it adds up floats. */
+  private def call(function: Expression, frame: String): JObject = {
+    val floating = function.children.exists(c => c.dataType == DoubleType || c.dataType == FloatType)
+    ("function" -> function.prettyName) ~ ("frame" -> frame) ~ ("floating" -> floating)
   }
 }

@@ -23,8 +23,11 @@ final case class Handle(expression: Expression, columns: Map[ExprId, Int])
 final case class OpaqueNode(
     plan: LogicalPlan, columns: Map[ExprId, Int], inputs: Seq[Seq[Int]], subqueries: Seq[Seq[Int]])
 
-/** One source relation; every scan of it in the query shares this entry. `fields` runs parallel to `leaf.output`. */
-final case class SourceInfo(leaf: LogicalPlan, fields: Seq[String], document: JObject) {
+/**
+ * One source relation; every scan of it in the query shares this entry, `key` and all. `fields` runs parallel to
+ * `leaf.output`.
+ */
+final case class SourceInfo(leaf: LogicalPlan, key: Any, fields: Seq[String], document: JObject) {
 
   private lazy val positions: Map[String, Int] = fields.zipWithIndex.toMap
 
@@ -37,6 +40,7 @@ final case class SourceInfo(leaf: LogicalPlan, fields: Seq[String], document: JO
 /** An analysed query: its document for the planner and what the document's handles stand for. */
 final case class Query(
     id: Long,
+    analyzed: LogicalPlan,
     columns: IndexedSeq[Column],
     expressions: IndexedSeq[Handle],
     nodes: IndexedSeq[OpaqueNode],

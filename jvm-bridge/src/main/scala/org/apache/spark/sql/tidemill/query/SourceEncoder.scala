@@ -3,7 +3,7 @@ package org.apache.spark.sql.tidemill.query
 import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions.{Attribute, FileSourceMetadataAttribute}
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.plans.logical.{CTERelationRef, LeafNode, LogicalPlan, UnionLoopRef}
 import org.apache.spark.sql.tidemill.base.Json
 import org.apache.spark.sql.tidemill.source.{Kind, Sources}
 
@@ -20,10 +20,7 @@ final class SourceEncoder {
   /** The number of the relation that a leaf reads. */
   def number(leaf: LogicalPlan): Int = {
     val entry = SourceEncoder.entry(leaf)
-    val kind = Kind.of(entry)
-    val names = leaf.output.map(_.name)
-    val key: Any =
-      if (kind == Kind.Static) leaf.canonicalized else (kind, entry \ "name", entry \ "id", entry \ "path", names)
+    val key = SourceEncoder.keyOf(leaf, entry)
     known.getOrElseUpdate(key, {
         val number = table.length
         val fields = SourceEncoder.fieldNames(leaf.output)
@@ -31,13 +28,28 @@ final class SourceEncoder {
           JArray(List(JString(name), ExpressionEncoder.typeDocument(a.dataType), JBool(a.nullable)))
         })
         val document = JObject(entry.obj.filterNot(f => Set("fields", "source")(f._1))) ~ ("fields" -> described)
-        table += SourceInfo(leaf, fields, JObject("source" -> JInt(number)) ~ document)
+        table += SourceInfo(leaf, key, fields, JObject("source" -> JInt(number)) ~ document)
         number
       })
   }
 }
 
 object SourceEncoder {
+
+  /** Whether a leaf reads something from outside the query. */
+  def isSource(leaf: LeafNode): Boolean = leaf match {
+    case _: CTERelationRef | _: UnionLoopRef => false
+    case _ => true
+  }
+
+  /** Equal for leaves that read the same. */
+  def keyOf(leaf: LogicalPlan): Any = keyOf(leaf, entry(leaf))
+
+  private def keyOf(leaf: LogicalPlan, entry: JObject): Any = {
+    val kind = Kind.of(entry)
+    if (kind == Kind.Static) leaf.canonicalized
+    else (kind, entry \ "name", entry \ "id", entry \ "path", leaf.output.map(_.name))
+  }
 
   /** Field names are unique within a source: VALUES and local relations may repeat a name. */
   private def fieldNames(output: Seq[Attribute]): Seq[String] = {

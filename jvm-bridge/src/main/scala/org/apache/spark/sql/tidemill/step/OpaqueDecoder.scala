@@ -37,7 +37,8 @@ object OpaqueDecoder {
       case a: Alias if fresh.contains(a.exprId) =>
         Alias(rewrite(a.child), a.name)(
           fresh(a.exprId), a.qualifier, a.explicitMetadata, a.nonInheritableMetadataKeys)
-      case a: AttributeReference if inherited.contains(a.exprId) => inherited(a.exprId)
+      // with the marks that it had: a session is known by one
+      case a: AttributeReference if inherited.contains(a.exprId) => inherited(a.exprId).withMetadata(a.metadata)
       case a: AttributeReference if fresh.contains(a.exprId) => a.withExprId(fresh(a.exprId))
     }
     val placed = place(original, children, node, fresh)
