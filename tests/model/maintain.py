@@ -303,7 +303,7 @@ class View:
         return self.moments.tables
 
     def _world(self) -> World:
-        sources = self.moments.snapshots(readable=self.mode.readable)
+        sources = self.moments.snapshots(readable=self.mode.readable, clock=self.query.clock)
         told = self.moments.told(self.mode.telling)
         return World(self.query, sources, told, self.states, self.before, self.held, result=self.result, dice=self.dice)
 

@@ -98,7 +98,8 @@ def run(
 def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion: Occasion, work: JobCost) -> RunRecord:
     number = view.next_run
     with writers.writing(view.files, view.location), Stage(view.files, view.location, number) as stage:
-        execution = SparkJobs(jvm, situation.document["query"], view.definition.qualified, number, work)
+        query, name = situation.document["query"], view.definition.qualified
+        execution = SparkJobs(jvm, query, name, number, work, situation.clock)
         binder, states = _binder(view, situation), view.head.states if view.head else {}
         partitions = view.definition.create.partitioned_by
         outcome = carry_out(plan, situation, execution, binder, stage, states, partitions)

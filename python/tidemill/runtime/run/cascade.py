@@ -100,8 +100,9 @@ def _is_base(source: Source) -> bool:
 
 
 def _place(source: Source) -> str:
-    """Returns a text that identifies a table, whichever view reads it."""
-    return json.dumps([source["kind"], source["id"], source["location"].get("options")], sort_keys=True)
+    """Returns a text that identifies a table, whichever view reads it; for the clock also what is read of it."""
+    read = [source["kind"], source["id"], source["location"].get("options"), source.get("reads")]
+    return json.dumps(read, sort_keys=True)
 
 
 # -- situations -------------------------------------------------------------------------------------------------------

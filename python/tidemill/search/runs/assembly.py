@@ -10,6 +10,7 @@ from tidemill.cost.costing import BROADCAST_ROWS, CostModel, OperatorWork
 from tidemill.memo.memo import Expression
 from tidemill.plan.ops import (
     Changes,
+    Crossing,
     Filter,
     HeldScan,
     Join,
@@ -304,7 +305,7 @@ class Assembly:
 
 def _shuffled(extractor: Chosen, e: Expression) -> float:
     """Rows that Spark may have to shuffle for an expression; it broadcasts a small side of a join instead."""
-    if not e.inputs or isinstance(e.op, Scan | Filter | Project | Union | Sum | Negate | Pad | Unsign):
+    if not e.inputs or isinstance(e.op, Scan | Crossing | Filter | Project | Union | Sum | Negate | Pad | Unsign):
         return 0.0
     rows = [extractor.rows(i) for i in e.inputs]
     if isinstance(e.op, Join | KeyFilter | LookUp) and min(rows) <= BROADCAST_ROWS:
