@@ -9,7 +9,6 @@ from tidemill.bridge.invoker import Invoker
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.plan.kinds import SourceKind
-from tidemill.sources import clock_source
 from tidemill.sources.base import SOURCE_REPLACED, Adapter, Position, Source
 from tidemill.sources.clock_source import ClockSource
 from tidemill.sources.delta_source import DeltaSource
@@ -54,7 +53,7 @@ def pin(
     known = list(since) if since is not None else [None] * len(sources)
     old = [p if p is None or _kind(p) == s["kind"] else None for s, p in zip(sources, known, strict=True)]
     given = list(at) if at is not None else [None] * len(sources)
-    asked = {"sources": [dict(s) for s in sources], "since": old, "at": given, "now": clock_source.now()}
+    asked = {"sources": [dict(s) for s in sources], "since": old, "at": given, "now": ClockSource.now()}
     answer = jvm.invoke("pin", asked)
     pinned = [
         Pinned(now, adapter(source).change(source, before, now, summary))

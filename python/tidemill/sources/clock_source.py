@@ -16,15 +16,15 @@ from tidemill.sources.base import Position, Source, Summary
 TIME_DEPENDENT = "TIME_DEPENDENT"
 
 
-def now() -> int:
-    """Returns what the clock shows, in microseconds since 1970."""
-    return time.time_ns() // 1000
-
-
 class ClockSource:
     """See above. Any moment can be read, since what it shows is written in the position."""
 
     tells_changes = True
+
+    @staticmethod
+    def now() -> int:
+        """Returns what the clock shows, in microseconds since 1970."""
+        return time.time_ns() // 1000
 
     def size(self, source: Source, position: Position) -> tuple[float | None, float | None]:
         return 1.0, 0.0

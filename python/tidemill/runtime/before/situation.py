@@ -81,7 +81,7 @@ class Situation:
 
     @property
     def clock(self) -> int | None:
-        """What the clock shows in this run (epoch microseconds); None if the query does not read it."""
+        """The clock's time in this run (epoch microseconds); None if the query does not read it."""
         number = self.query.clock
         return None if number is None else int(self.new[number]["clock"])
 

@@ -50,7 +50,7 @@ from tidemill.plan.ops import (
 from tidemill.search.lower import joins
 from tidemill.search.lower.attribute import AttributeForm
 from tidemill.search.lower.choices import Choices, NotComputableError
-from tidemill.search.lower.clock import crossing
+from tidemill.search.lower.crossings import crossing
 from tidemill.search.lower.leaves import leaf, read_staged
 from tidemill.search.lower.lowered import Blocks, Lowered, null_of
 from tidemill.search.lower.state import Touched, few_touched, together, touched
