@@ -93,6 +93,8 @@ class Mode:
     """The planner knows all numbers of rows, those of points to come too."""
     ordered: bool = False
     """Every base is in an order, so that keys can be looked up in it."""
+    tells: float = 0.0
+    """How often views above wait for the change when the content is made anew."""
     compact: float = 0.0
     """How often pieces of a state that a run reads are put together, from any of them on."""
 
@@ -245,6 +247,7 @@ class View:
             price=price,
             ahead=ahead,
             past=Past(self.past if self.mode.timed else ()),
+            tells=not first and self.refill is None and self.dice.random() < self.mode.tells,
             measured=self._measured(expected or {}) if self.mode.known else lambda _tree, _form: None,
         )
 

@@ -52,6 +52,8 @@ MODES = st.builds(
     anew=st.sampled_from([0.0, 0.0, 0.5]),
     fewer=st.sampled_from([0.0, 0.5]),
     timed=st.sampled_from([False, True]),
+    tells=st.sampled_from([0.0, 1.0]),
+    policy=st.sampled_from(["AUTO", "AUTO", "AUTO", "FULL"]),
     compact=st.sampled_from([0.0, 0.5]),
     early=st.sampled_from([None, 0.5, 1.0]),
 )

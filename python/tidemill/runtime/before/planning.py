@@ -142,6 +142,7 @@ class PlanInputs:
         refill: the reason why the content must be made again; None: it can be built upon.
         point: number and price, as EXPLAIN shows them.
         past: estimated and measured costs of earlier runs.
+        tells: a full run tells views above what it changes.
     """
 
     full_reason: str | None
@@ -149,11 +150,12 @@ class PlanInputs:
     refill: str | None = None
     point: tuple[int, float] = (1, 1.0)
     past: Past = NOTHING_PAST
+    tells: bool = False
 
     def request(self, situation: Situation) -> PlanRequest:
         request = _request(situation, self.full_reason, self.lost, self.refill)
         number, price = self.point
-        return _written(situation, replace(request, point=number, price=price, past=self.past))
+        return _written(situation, replace(request, point=number, price=price, past=self.past, tells=self.tells))
 
 
 def plan(situation: Situation, asked: PlanInputs) -> RunPlan:
