@@ -235,7 +235,7 @@ class View:
             sources=sources,
             states=states,
             first=first,
-            full_reason=None,
+            full_reason="POLICY" if self.mode.policy == "FULL" and not (first or ahead) else None,
             settings=settings,
             lost=self.lost,
             chosen=frozenset() if anew else self.chosen,
