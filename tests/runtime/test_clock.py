@@ -31,6 +31,12 @@ QUERIES = {
     "spread": "SELECT a.k, a.v, b.d FROM log a JOIN log b ON a.k = b.k AND a.d + b.v > current_date()",
     "ranked": """SELECT k, v, row_number() OVER (PARTITION BY k, d > current_date() - 4 ORDER BY v, d, ts) AS r
                  FROM log WHERE d <= current_date() + INTERVAL 1 DAY""",
+    "words": """SELECT k, d FROM log WHERE d = CAST('yesterday' AS DATE)
+                OR d IN (current_date(), CAST('tomorrow' AS DATE)) OR unix_timestamp(ts) > unix_timestamp() - 3600""",
+    "local": "SELECT DISTINCT k FROM log WHERE CAST(ts AS TIMESTAMP_NTZ) >= localtimestamp() - INTERVAL 3 HOURS",
+    "matched": """SELECT k, d FROM log a WHERE EXISTS (SELECT 1 FROM log b WHERE b.k = a.k AND b.d > current_date() - 3)
+                  AND v > (SELECT min(v) FROM log WHERE d >= current_date())""",
+    "first": "SELECT k, d, v FROM log WHERE d > current_date() - 9 ORDER BY d, v, k LIMIT 3",
     "since": "SELECT k, v FROM log WHERE current_date() > DATE '2026-03-04'",
 }
 
@@ -49,7 +55,13 @@ class Clock:
     def at(self, query: str) -> str:
         """The query with what it reads of the clock as literals."""
         query = re.sub(r"current_date\(\)", f"DATE'{self.text[:10]}'", query)
+        query = re.sub(r"CAST\('(yesterday|tomorrow)' AS DATE\)", self._day, query)
+        query = query.replace("localtimestamp()", f"TIMESTAMP_NTZ'{self.text}'")
+        query = query.replace("unix_timestamp()", f"unix_timestamp(TIMESTAMP'{self.text}')")
         return re.sub(r"(current_timestamp|now)\(\)", f"TIMESTAMP'{self.text}'", query)
+
+    def _day(self, word: re.Match[str]) -> str:
+        return f"DATE'{self.text[:10]}' {'-' if word[1] == 'yesterday' else '+'} INTERVAL 1 DAY"
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tidemill.text.printer import Printer
 
 
 def paragraph(run: ExplainedPlan, shown: Mapping[str, Any]) -> str:
-    """What the run reads, which keys it touches, and its cost beside that of the other way. `shown`: the document."""
+    """The run in plain words: its reads, the keys it touches, its cost beside the other way's. `shown`: as JSON."""
     return " ".join((*_work(run), _costs(run, shown), *shown["notes"]))
 
 
