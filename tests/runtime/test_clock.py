@@ -133,6 +133,8 @@ def test_nothing_is_due_until_the_clock_shows_something_else(
     assert jobs(lambda: refresh("recent")) == 0
     clock.set("2026-03-01 15:00:00")  # midnight in the time zone of CREATE
     assert refresh("recent").rows_out == Row(inserts=0, deletes=1)
+    shown = {r.col_name: r.comment for r in spark.sql("DESCRIBE INCREMENTAL VIEW EXTENDED recent").collect()}
+    assert shown["clock()"] == "2026-03-01 15:00:00.000000+00:00"
     spark.sql("CREATE INCREMENTAL VIEW fixed SCHEDULE (ON DEMAND) AS SELECT current_date() AS today, v FROM log")
     assert refresh("fixed").kind == "NO_DATA"
     clock.set("2026-03-02 00:00:00")

@@ -68,8 +68,8 @@ def document(run: ExplainedPlan, stored: Mapping[str, int], notes: Sequence[str]
 
 def _expected(why: Explanation, point: PlannedPoint) -> dict[str, dict[str, float | None]]:
     """The expected rows of each source that changes, since the previous planned point."""
-    names = {n: s.name for n, s in why.space.memo.query.sources.items()}
-    changing = {n: c for n, c in point.expected.items() if c.changed}
+    names = {n: s.name for n, s in why.space.memo.query.sources.items() if s.kind != "clock"}
+    changing = {n: c for n, c in point.expected.items() if c.changed and n in names}
     return {names[n]: {"inserts": _rounded(c.inserts), "deletes": _rounded(c.deletes)} for n, c in changing.items()}
 
 
