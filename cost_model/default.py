@@ -17,6 +17,7 @@ from tidemill.cost.costing import BROADCAST_ROWS, PAGE_ROWS, Constant, CpuMs, Fa
 from tidemill.cost.guesses import (
     CHANGED_SHARE,
     CONDITION_SHARE,
+    CROSSED_SHARE,
     EQUALITY_SHARE,
     FILE_ROW_BYTES,
     LEAST_ANTI_SHARE,
@@ -32,6 +33,7 @@ from tidemill.plan.ops import (
     Answer,
     Changes,
     Combine,
+    Crossing,
     Empty,
     Filter,
     Final,
@@ -136,6 +138,8 @@ class DefaultCostModel:
             case Filter(condition):
                 left = inputs[0] * prod(_selectivity(facts.query, c) for c in condition)
                 return RowCount(max(left, min(inputs[0], 1.0)))
+            case Crossing():
+                return RowCount(inputs[0] * CROSSED_SHARE)
             case Join(kind):
                 return self._join_rows(op, kind, inputs, facts)
             case Aggregate(keys, _) | Partial(keys, _):
@@ -224,6 +228,8 @@ class DefaultCostModel:
             case Filter(condition):
                 searches = sum(1 for c in condition if _searches(facts.query, c))
                 return CpuMs(total * (self.row + searches * self.search))
+            case Crossing():
+                return CpuMs(total * self.row + output * self.row)
             case Limit():
                 return CpuMs(total * self.row * SORT_PASSES)
             case Project() | RowWise() | Union() | Sum() | Negate() | Unsign() | Final() | Pad():

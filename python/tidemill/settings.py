@@ -100,6 +100,15 @@ SETTINGS: tuple[Setting, ...] = (
         ("priced", "last"),
     ),
     Setting(
+        f"{PREFIX}fullRuns.tellChanges",
+        "boolean",
+        "true",
+        "session",
+        "Whether a run that recomputes a view compares the new content with the old one if other views read it, so "
+        "that their next runs can be incremental. Its cost is part of the run's. If not, these runs are full "
+        "(`SOURCE_REWRITTEN`).",
+    ),
+    Setting(
         f"{PREFIX}search.timeLimit",
         "duration",
         "3s",
@@ -142,6 +151,7 @@ class PlannerSettings:
     processes: int = 2
     rules_paths: tuple[str, ...] = ()
     debug_requests: str = ""
+    tell_changes: bool = True
 
     @classmethod
     def from_confs(cls, confs: Mapping[str, str]) -> "PlannerSettings":
@@ -179,6 +189,7 @@ class PlannerSettings:
             processes=_count(f"{PREFIX}search.processes", values[f"{PREFIX}search.processes"]),
             rules_paths=rules_paths,
             debug_requests=values[f"{PREFIX}debug.requests"],
+            tell_changes=_boolean(f"{PREFIX}fullRuns.tellChanges", values[f"{PREFIX}fullRuns.tellChanges"]),
         )
 
 

@@ -128,12 +128,35 @@ def test_points_that_are_planned_together() -> None:
 
 def test_plan(run: ExplainedPlan) -> None:
     text = explained(run, "PLAN")
-    state = run.states[0].name
-    assert text.startswith("kind: INCREMENTAL\nmethods: delta\npoint 1: price 1.0, output true\n")
-    assert f"saves {state}" in text
-    assert f"<- state {state}" in text
+    first, _, rest = text.partition("\n\n")
+    assert first.startswith("The run reads 20,000 changed rows of t. It touches about ")
+    assert re.search(r"about [\d,]+ keys of a\. It costs about [\d,]+ ms of CPU, against [\d,]+ in full\.$", first)
+    assert rest.startswith("kind: INCREMENTAL\nmethods: delta\npoint 1: price 1.0, output true\n")
+    assert "saves 'sum(b) per a of t'" in text
+    assert "<- state 'sum(b) per a of t'" in text
+    assert text.count(run.states[0].name) == 1, "its name stands beside what it holds, once"
     assert all(f"alternative {pack} (" in text for pack in PACKS)
     assert "saturated" in text
+
+
+def test_a_plan_in_words_says_why_it_is_full_and_what_it_was_made_for(run: ExplainedPlan) -> None:
+    full = planned(QUERY, policy="FULL", full_reason="POLICY")
+    text = explained(full, "PLAN", notes=["Nothing else."])
+    assert text.startswith("The run computes the view from all rows of t (POLICY). It costs about ")
+    assert text.partition("\n\n")[0].endswith(" Nothing else.")
+    assert json.loads(explained(full, "JSON"))["summary"] == text.partition("\n\n")[0].replace(" Nothing else.", "")
+    assert explained(run, "COST", notes=["Nothing else."]).startswith("Nothing else.\n")
+
+
+def test_a_step_that_several_read_is_shown_once() -> None:
+    shown = document(planned(EXTREMA, settings=PlannerSettings(prefer="affected")), {})
+    text = explained(planned(EXTREMA, settings=PlannerSettings(prefer="affected")), "PLAN")
+    (point,) = shown["points"]
+    times = {s["id"]: sum(s["id"] in r["inputs"] for r in point["steps"]) for s in point["steps"]}
+    assert max(times.values()) > 1
+    for number in times:
+        assert len(re.findall(rf"^ +{number}: (?!as above)", text, re.MULTILINE)) == 1
+        assert len(re.findall(rf"^ +{number}: as above$", text, re.MULTILINE)) == max(0, times[number] - 1)
 
 
 def test_cost_shows_the_dearest_step_first(run: ExplainedPlan) -> None:

@@ -65,7 +65,7 @@ def test_the_life_of_a_view(remote: SparkSession) -> None:
     assert {tuple(r) for r in remote.table("v").collect()} == {(1, 10), (2, 7)}
     plan = remote.sql("EXPLAIN INCREMENTAL VIEW v").first()
     assert plan is not None
-    assert plan.plan.startswith("kind: ")
+    assert "kind: " in plan.plan
     remote.sql("DROP INCREMENTAL VIEW v")
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         remote.table("v").collect()
@@ -96,7 +96,7 @@ def test_views_as_objects(remote: SparkSession) -> None:
     assert {tuple(r) for r in again.toDF().collect()} == {(1, 3), (3, 4)}
     assert again.verify().matches
     assert [r.run for r in again.history(1).collect()] == [1]
-    assert again.explain().startswith("kind: ")
+    assert "kind: " in again.explain()
     again.drop()
     with pytest.raises(AnalysisException, match="TIDEMILL_NOT_FOUND"):
         tidemill.IncrementalView.forName(remote, "v")

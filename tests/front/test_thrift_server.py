@@ -56,7 +56,7 @@ def test_the_life_of_a_view(jdbc: Connection) -> None:
     assert jdbc.sql("SELECT * FROM v ORDER BY a") == [{"a": "1", "s": "10"}, {"a": "2", "s": "7"}]
     assert [row["run"] for row in jdbc.sql("SHOW REFRESHES IN v")] == ["1", "0"]
     (plan,) = jdbc.sql("EXPLAIN INCREMENTAL VIEW v")
-    assert str(plan["plan"]).startswith("kind: ")
+    assert "kind: " in str(plan["plan"])
     assert [row["viewName"] for row in jdbc.sql("SHOW INCREMENTAL VIEWS")] == ["v"]
     assert jdbc.sql("VERIFY INCREMENTAL VIEW v") == [{"matches": "true", "missing": "0", "unexpected": "0"}]
     jdbc.sql("DROP INCREMENTAL VIEW v")

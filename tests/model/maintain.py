@@ -93,6 +93,8 @@ class Mode:
     """The planner knows all numbers of rows, those of points to come too."""
     ordered: bool = False
     """Every base is in an order, so that keys can be looked up in it."""
+    tells: float = 0.0
+    """How often views above wait for the change when the content is made anew."""
     compact: float = 0.0
     """How often pieces of a state that a run reads are put together, from any of them on."""
 
@@ -233,7 +235,7 @@ class View:
             sources=sources,
             states=states,
             first=first,
-            full_reason=None,
+            full_reason="POLICY" if self.mode.policy == "FULL" and not (first or ahead) else None,
             settings=settings,
             lost=self.lost,
             chosen=frozenset() if anew else self.chosen,
@@ -245,6 +247,7 @@ class View:
             price=price,
             ahead=ahead,
             past=Past(self.past if self.mode.timed else ()),
+            tells=not first and self.refill is None and self.dice.random() < self.mode.tells,
             measured=self._measured(expected or {}) if self.mode.known else lambda _tree, _form: None,
         )
 
@@ -303,7 +306,7 @@ class View:
         return self.moments.tables
 
     def _world(self) -> World:
-        sources = self.moments.snapshots(readable=self.mode.readable)
+        sources = self.moments.snapshots(readable=self.mode.readable, clock=self.query.clock)
         told = self.moments.told(self.mode.telling)
         return World(self.query, sources, told, self.states, self.before, self.held, result=self.result, dice=self.dice)
 

@@ -108,13 +108,12 @@ class Moments:
             deleted[tuple(record.items())] += max(0, -n)
         return deleted <= there
 
-    def snapshots(self, *, readable: bool = True) -> dict[tuple[int, int], Sequence[Record]]:
-        """The rows of each source at each moment that can be read."""
+    def snapshots(self, *, readable: bool = True, clock: int | None = None) -> dict[tuple[int, int], Sequence[Record]]:
+        """The rows of each source at each moment that can be read; what the `clock` was is always known."""
         now = max(1, len(self.feeds))
         found = {(n, now): rows for n, rows in self.tables.items()}
-        if readable:
-            past = list(enumerate(self.line[:-1])) or [(0, self.tables)]
-            found |= {(n, t): rows for t, tables in past for n, rows in tables.items()}
+        past = list(enumerate(self.line[:-1])) or [(0, self.tables)]
+        found |= {(n, t): rows for t, tables in past for n, rows in tables.items() if readable or n == clock}
         return found
 
     def told(self, telling: Collection[int] | None = None) -> dict[tuple[int, int, int], list[tuple[Record, int]]]:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from tidemill.plan.expr import Cast, Col, Expr, Fn, Handle, Lit
+from tidemill.plan.expr import Cast, Col, Expr, Fn, Handle, Lit, Timed
 from tidemill.plan.expr import Evaluate as EvaluateExpr
 from tidemill.plan.query import Query
 from tidemill.text.parser import parse_expr
@@ -56,13 +56,25 @@ class Exact:
 
 
 class Scalars:
-    """Expressions, with Spark's NULL rules; `Handle`s by the text of the query."""
+    """Expressions, with Spark's NULL rules; `Handle`s by the text of the query.
 
-    def __init__(self, query: Query) -> None:
+    `clock`: its value at each moment. What does not name a moment is evaluated at the last.
+    """
+
+    def __init__(self, query: Query, clock: Mapping[int, Any] | None = None) -> None:
         self.query = query
+        self.clock = clock or {}
+        self._time = max(self.clock, default=0)
 
     def value(self, expr: Expr, env: Env) -> Any:
         match expr:
+            case Timed(number, at):
+                self._time, before = at, self._time
+                found = self.value(Handle(number), env)
+                self._time = before
+                return found
+            case Fn("clock", ()):
+                return self.clock[self._time]
             case Col(column):
                 return env[column]
             case Lit(value, _):

@@ -55,6 +55,11 @@ class World:
     result: Sequence[Record] = ()
     dice: random.Random = field(default_factory=lambda: random.Random(0))
 
+    @property
+    def clock(self) -> dict[int, Any]:
+        """The value of the clock at each moment; empty if the query has none."""
+        return {t: rows[0]["now"] for (n, t), rows in self.sources.items() if n == self.query.clock}
+
 
 def run(node: Mapping[str, Any], world: World) -> Relation:
     """The rows of a wire node, in an arbitrary order."""
@@ -69,7 +74,7 @@ def known() -> frozenset[str]:
 class _Interpreter:
     def __init__(self, world: World) -> None:
         self.world = world
-        self.scalars = Scalars(world.query)
+        self.scalars = Scalars(world.query, world.clock)
         self.kept = dict(_kept_in_jvm(world.query.document["root"]))
 
     def node(self, node: Mapping[str, Any]) -> Relation:

@@ -158,9 +158,20 @@ def test_explain(spark: SparkSession, sales: str) -> None:
         assert document["points"][0]["steps"]
         for mode, words in {"COST": "best of pack", "STATE": "kept: s", "MEMO": "R0: ", "DOT": "digraph"}.items():
             assert words in spark.sql(f"EXPLAIN INCREMENTAL {mode} {target}").collect()[0].plan
+    text = spark.sql("EXPLAIN INCREMENTAL VIEW summary").collect()[0].plan
+    assert text.startswith("The run reads 1 changed rows of spark_catalog.")
+    assert "first refreshes in a session" in text.partition("\n")[0]
     measured = spark.sql("EXPLAIN INCREMENTAL COST VIEW summary").collect()[0].plan.split("\n")[-1]
     assert measured.startswith("run 0 (FULL): estimated ")
     assert [r.run for r in spark.sql("SHOW REFRESHES IN summary").collect()] == [0]
+
+
+def test_explain_of_a_view_with_nothing_pending(spark: SparkSession, sales: str) -> None:
+    spark.sql("INSERT INTO sales SELECT CAST(id AS STRING), 'c9', id FROM range(3996)")
+    spark.sql("CREATE INCREMENTAL VIEW rows SCHEDULE (ON DEMAND) AS SELECT cat, price FROM sales WHERE price > 7")
+    text = spark.sql("EXPLAIN INCREMENTAL VIEW rows").collect()[0].plan
+    assert "nothing is pending; shown for a change of 1 %" in text
+    assert text.startswith("The run reads 60 changed rows of "), "one per cent of 4,000 comes, half as much goes"
 
 
 def test_the_python_surface(spark: SparkSession, sales: str, oracle: Oracle) -> None:

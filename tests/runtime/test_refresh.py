@@ -232,14 +232,6 @@ def test_of_two_writers_one_commits(spark: SparkSession, sales: str, oracle: Ora
     assert all(f in manifest or f in first for f in data), "the writer that lost left files"
 
 
-def test_time_dependent_queries_are_full(spark: SparkSession, events: str, oracle: Oracle, refresh: Refresh) -> None:
-    query = "SELECT k, v FROM events WHERE current_date() > DATE '2000-01-01'"
-    spark.sql(f"CREATE INCREMENTAL VIEW recent SCHEDULE (ON DEMAND) AS {query}")
-    row = refresh("recent")
-    assert (row.kind, row.reason.split(":")[0]) == ("FULL", "TIME_DEPENDENT")
-    oracle("recent", query)
-
-
 def test_the_session_is_left_as_it_was(spark: SparkSession, sales: str, refresh: Refresh) -> None:
     def confs() -> dict[str, str]:
         return {k: v for k, v in spark.conf.getAll.items() if k.startswith("spark.sql")}

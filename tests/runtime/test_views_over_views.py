@@ -55,15 +55,55 @@ def test_several_upstream_runs_at_once(spark: SparkSession, sales: str, oracle: 
     oracle("above", above)
 
 
-def test_a_full_upstream_run(spark: SparkSession, sales: str, oracle: Oracle, refresh: Refresh) -> None:
+def test_a_full_upstream_run_tells_what_it_changes(
+    spark: SparkSession, sales: str, oracle: Oracle, refresh: Refresh
+) -> None:
+    """Also through a chain, and with other runs between those of the view above."""
+    middle = "SELECT n, sum(gross) AS gross FROM summary GROUP BY n"
+    top = "SELECT count(*) AS m, max(gross) AS gross FROM middle"
+    spark.sql(f"CREATE INCREMENTAL VIEW summary SCHEDULE (ON DEMAND) AS {SUMMARY}")
+    assert refresh("summary", "FULL").rows_out is None, "nobody asks"
+    spark.sql(f"CREATE INCREMENTAL VIEW middle SCHEDULE (ON DEMAND) REFRESH POLICY FULL AS {middle}")
+    spark.sql(f"CREATE INCREMENTAL VIEW top SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {top}")
+    spark.sql("INSERT INTO sales VALUES ('o5','c3',300)")
+    row = refresh("summary", "FULL")
+    assert (row.kind, row.rows_out, row.rows_in) == ("FULL", Row(inserts=1, deletes=0), None)
+    assert (refresh("middle").kind, refresh("top").kind) == ("FULL", "INCREMENTAL")
+    spark.sql("UPDATE sales SET price = price + 1 WHERE cat = 'c1'")
+    refresh("summary")
+    spark.sql("DELETE FROM sales WHERE cat = 'c2'")
+    refresh("summary", "FULL")
+    assert refresh("top", "CASCADE").kind == "INCREMENTAL"
+    spark.sql("INSERT INTO returns VALUES ('o3', 5)")
+    assert refresh("top", "DRY RUN CASCADE").kind == "INCREMENTAL"
+    assert refresh("top", "CASCADE").kind == "INCREMENTAL"
+    oracle("middle", middle)
+    oracle("top", top)
+    assert refresh("top", "CASCADE").kind == "NO_DATA"
+
+
+def test_a_full_upstream_run_that_is_not_to_tell(
+    spark: SparkSession, sales: str, oracle: Oracle, refresh: Refresh
+) -> None:
     spark.sql(f"CREATE INCREMENTAL VIEW summary SCHEDULE (ON DEMAND) AS {SUMMARY}")
     spark.sql(f"CREATE INCREMENTAL VIEW above SCHEDULE (ON DEMAND) AS {ABOVE}")
     spark.sql("INSERT INTO sales VALUES ('o5','c3',300)")
-    refresh("summary", "FULL")
+    with untold(spark):
+        refresh("summary", "FULL")
     row = refresh("above")
     assert row.kind == "FULL"
     assert row.reason.split(":")[0] == "SOURCE_REWRITTEN"
     oracle("above", ABOVE)
+
+
+@contextmanager
+def untold(spark: SparkSession) -> Iterator[None]:
+    """Full runs do not tell the views above what they change."""
+    spark.conf.set("spark.tidemill.fullRuns.tellChanges", "false")
+    try:
+        yield
+    finally:
+        spark.conf.unset("spark.tidemill.fullRuns.tellChanges")
 
 
 def test_an_upstream_run_without_output_is_not_seen(spark: SparkSession, sales: str, refresh: Refresh) -> None:
@@ -110,10 +150,19 @@ def content_away(spark: SparkSession, view: str) -> Iterator[None]:
 
 
 def test_an_upstream_that_is_always_full_is_warned_of(
-    spark: SparkSession, events: str, refresh: Refresh, fails: Fails, warned: list[str]
+    spark: SparkSession,
+    events: str,
+    refresh: Refresh,
+    fails: Fails,
+    warned: list[str],
+    request: pytest.FixtureRequest,
 ) -> None:
     create(spark, "low", BY_K, "FULL")
     create(spark, "other", BY_K)
+    create(spark, "told", OVER_N)
+    assert not [text for text in warned if "SOURCE_REWRITTEN" in text]
+    spark.conf.set("spark.tidemill.fullRuns.tellChanges", "false")
+    request.addfinalizer(lambda: spark.conf.unset("spark.tidemill.fullRuns.tellChanges"))
     queries = {"above": OVER_N, "strict": OVER_N, "full": OVER_N, "over_other": OVER_N.replace("low", "other")}
     policies = {"strict": "STRICT", "full": "FULL"}
     said = {}
@@ -188,9 +237,9 @@ def test_an_upstream_that_is_not_what_it_was(
     odd = "SELECT k, sum(v) AS s, count(v) AS n FROM events WHERE v <> 20 GROUP BY k"
     anew = f"CREATE INCREMENTAL VIEW low SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {BY_K}"
     cases = (
-        (["REFRESH INCREMENTAL VIEW low FULL"], "SOURCE_REWRITTEN"),
-        ([f"ALTER INCREMENTAL VIEW low AS {odd}"], "SOURCE_REWRITTEN"),
-        ([f"CREATE OR REPLACE INCREMENTAL VIEW low SCHEDULE (ON DEMAND) AS {BY_K}"], "SOURCE_REWRITTEN"),
+        (["REFRESH INCREMENTAL VIEW low FULL"], None),
+        ([f"ALTER INCREMENTAL VIEW low AS {odd}"], None),  # the same columns: the run tells what the new query changes
+        ([f"CREATE OR REPLACE INCREMENTAL VIEW low SCHEDULE (ON DEMAND) AS {BY_K}"], None),
         (["DROP INCREMENTAL VIEW low", anew], "SOURCE_REPLACED"),
     )
     for n, (statements, reason) in enumerate(cases):
@@ -198,7 +247,7 @@ def test_an_upstream_that_is_not_what_it_was(
         for statement in statements:
             spark.sql(statement)
         row = refresh("above")
-        assert (row.kind, code(row)) == ("FULL", reason)
+        assert (row.kind, code(row)) == ("INCREMENTAL" if reason is None else "FULL", reason)
         oracle("above", OVER_N)
     change(spark, 9)
     refresh("low")

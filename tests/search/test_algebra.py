@@ -26,12 +26,20 @@ SOURCES = """\
 source 0 t [a: long, b: long, x: double] rows=1000000
 source 1 u [a: long, b: long, x: double] rows=1000000
 source 2 w [a: integer, b: decimal(10,2), x: double] rows=1000000
+source 3 clock [now: long] kind=clock
 """
+CLOCK = 3
 SMALL = st.sampled_from([None, 0, 1, 2])
 FLOATS = st.sampled_from([None, Fraction(1, 10), 1, Fraction(10**16), Fraction(-(10**16)), NAN, INF, -INF])
 PLAIN_FLOATS = st.sampled_from([None, Fraction(1, 10), 1, Fraction(10**16), Fraction(-(10**16))])
 RECORDS = st.builds(lambda a, b, x: {"a": a, "b": b, "x": x}, SMALL, SMALL, FLOATS)
-TABLES = st.fixed_dictionaries({n: st.lists(RECORDS, max_size=5) for n in range(3)})
+TIMES = st.integers(-1, 3)
+TABLES = st.fixed_dictionaries(
+    {
+        **{n: st.lists(RECORDS, max_size=5) for n in range(3)},
+        CLOCK: st.builds(lambda now: [{"now": now}], TIMES),
+    }
+)
 MODES = st.builds(
     Mode,
     prefer=st.sampled_from([None, None, *PACKS]),
@@ -39,11 +47,13 @@ MODES = st.builds(
     shake=st.one_of(st.none(), st.integers(0, 1000)),
     keep=st.sampled_from([None, None, 0.0, 0.5, 1.0]),
     readable=st.sampled_from([True, True, True, False]),
-    telling=st.sampled_from([None, None, None, frozenset({0, 1})]),
+    telling=st.sampled_from([None, None, None, frozenset({0, 1, CLOCK})]),
     lose=st.sampled_from([0.0, 0.0, 0.5]),
     anew=st.sampled_from([0.0, 0.0, 0.5]),
     fewer=st.sampled_from([0.0, 0.5]),
     timed=st.sampled_from([False, True]),
+    tells=st.sampled_from([0.0, 1.0]),
+    policy=st.sampled_from(["AUTO", "AUTO", "AUTO", "FULL"]),
     compact=st.sampled_from([0.0, 0.5]),
     early=st.sampled_from([None, 0.5, 1.0]),
 )
@@ -51,10 +61,14 @@ MODES = st.builds(
 
 @st.composite
 def changes(draw: Draw, tables: dict[int, list[Record]]) -> Changes:
-    """Inserts, deletes and updates on one or more sources, with a feed that is not net."""
+    """Inserts, deletes and updates on one or more sources, with a feed that is not net. The clock moves, or not."""
     feed: dict[int, list[tuple[Record, int]]] = {}
     for number in draw(st.frozensets(st.sampled_from(sorted(tables)), min_size=1)):
         rows = list(tables[number])
+        if number == CLOCK:
+            now = {"now": draw(TIMES)}
+            feed |= {CLOCK: [(rows[0], -1), (now, 1)]} if now != rows[0] else {}
+            continue
         gone = [r for r in rows if draw(st.sampled_from([False, False, True]))]
         come = draw(st.lists(RECORDS, max_size=3))
         noise = draw(st.lists(RECORDS, max_size=1))
@@ -104,11 +118,13 @@ class Builder:
     def under(self, line: str, *parts: list[str]) -> list[str]:
         return [line, *("  " + x for part in parts for x in part)]
 
-    def test(self, columns: list[Column]) -> str:
-        """A condition over some columns."""
+    def test(self, columns: list[Column], *, may_move: bool = False) -> str:
+        """A condition over some columns; `may_move`: it may read the clock."""
         c = self.one(*columns)[0]
         if dict(columns)[c] == "boolean":
             return f"(#{c} = true)"
+        if may_move and self.one(True, False, False):  # joins and aggregates never read the clock themselves
+            return str(self.one(f"(#{c} > (clock() - 1))", f"(#{c} <= clock())", f"((#{c} + clock()) > 1)"))
         other = self.one(*columns)[0]
         right = f"#{other}" if dict(columns)[other] != "boolean" else "1"
         return str(
@@ -117,7 +133,7 @@ class Builder:
 
     def filter(self, depth: int) -> tuple[list[str], list[Column]]:
         lines, columns = self.tree(depth)
-        return self.under(f"filter [{self.test(columns)}]", lines), columns
+        return self.under(f"filter [{self.test(columns, may_move=True)}]", lines), columns
 
     def project(self, depth: int) -> tuple[list[str], list[Column]]:
         lines, columns = self.tree(depth)
@@ -125,6 +141,8 @@ class Builder:
         new = self.column()
         base, kind = next(((c, k) for c, k in columns if k != "boolean"), (None, "long"))
         value = self.one(f"(#{base} + 1)", f"#{base}", f"coalesce(#{base}, 0)") if base is not None else "1"
+        if base is not None and self.one(True, False, False, False):
+            value, kind = f"(#{base} > clock())", "boolean"
         text = ", ".join([*(f"#{c}" for c, _ in kept), f"#{new} := {value}"])
         return self.under(f"project [{text}]", lines), [*kept, (new, kind)]
 
@@ -235,7 +253,7 @@ class Builder:
         lines = self.under(f"aggregate keys=[{shown[0]}] calls=[{shown[1]}]", lines)
         columns = [(c, k) for c, _, k in (*keys, *calls)]
         if self.one(True, False, False):
-            lines = self.under(f"filter [{self.test(columns)}]", lines)
+            lines = self.under(f"filter [{self.test(columns, may_move=True)}]", lines)
         return lines, columns
 
     def distinct(self, depth: int) -> tuple[list[str], list[Column]]:

@@ -78,10 +78,10 @@ def scalar(draw: DrawFn, columns: Sequence[Column], type_: str, depth: int = 2) 
             return f"date_add({again()}, 1)"
 
 
-def condition(draw: DrawFn, columns: Sequence[Column], depth: int = 2) -> str:
-    """A condition over the columns, of three-valued logic."""
+def condition(draw: DrawFn, columns: Sequence[Column], depth: int = 2, *, may_move: bool = False) -> str:
+    """A condition over the columns, of three-valued logic. `may_move`: it may compare dates with today."""
     if depth > 0 and draw(st.integers(0, 3)) == 0:
-        left, right = condition(draw, columns, depth - 1), condition(draw, columns, depth - 1)
+        left, right = (condition(draw, columns, depth - 1, may_move=may_move) for _ in range(2))
         return draw(st.sampled_from([f"({left} AND {right})", f"({left} OR {right})", f"NOT ({left})"]))
     type_ = draw(st.sampled_from(sorted({c.type for c in columns}) or ["bigint"]))
     value = scalar(draw, columns, type_, max(0, depth - 1))
@@ -95,6 +95,8 @@ def condition(draw: DrawFn, columns: Sequence[Column], depth: int = 2) -> str:
         case "same":
             return f"{value} <=> {draw(st.sampled_from([literal(draw, type_), 'NULL']))}"
     operator = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">="]))
+    if may_move and type_ == "date":
+        return f"{value} {operator} current_date() - {draw(st.sampled_from([0, 1, 7]))}"
     return f"{value} {operator} {literal(draw, type_)}"
 
 
@@ -106,7 +108,7 @@ def aggregate(draw: DrawFn, columns: Sequence[Column], *, exact: bool) -> Output
     name = draw(st.sampled_from(AGGREGATES))
     if exact and name in {"stddev", "variance"}:
         name = "max"
-    filtered = f" FILTER (WHERE {condition(draw, columns, 1)})" if draw(st.integers(0, 7)) == 0 else ""
+    filtered = f" FILTER (WHERE {condition(draw, columns, 1, may_move=True)})" if draw(st.integers(0, 7)) == 0 else ""
     if name == "count_all":
         return Output(f"count(*){filtered}", "bigint")
     numeric = ["bigint", "decimal"] if exact else ["bigint", "decimal", "double"]

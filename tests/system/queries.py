@@ -202,7 +202,7 @@ def _set(parts: Sequence[_Block], operator: str) -> _Block:
 def _where(draw: DrawFn, columns: Sequence[Column]) -> str:
     match draw(st.integers(0, 5)):
         case 0 | 1:
-            return f" WHERE {condition(draw, columns)}"
+            return f" WHERE {condition(draw, columns, may_move=True)}"
         case 2:
             asked = _asked(draw, columns)
             shapes = (asked, f"NOT ({asked})", f"{asked} OR {condition(draw, columns, 1)}")

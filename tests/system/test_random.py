@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from unittest import mock
 
 import pytest
@@ -25,6 +26,7 @@ from tidemill.search.keep import wanted as wanted_states
 from tidemill.search.lower import state as lower_state
 from tidemill.search.space import orders
 from tidemill.settings import PACKS
+from tidemill.sources.clock_source import ClockSource
 
 SEED = int(os.environ.get("TIDEMILL_SEED", "20260"))
 EXAMPLES = int(os.environ.get("TIDEMILL_EXAMPLES", "0"))
@@ -94,6 +96,16 @@ def tables(spark: SparkSession) -> Iterator[str]:
     spark.sql(f"DROP DATABASE {DATABASE} CASCADE")
 
 
+MIDNIGHTS = ("2024-02-28", "2024-03-01", "2024-03-01", "2024-02-29", "2026-01-01")
+"""What the clock shows when views are made, and in each round; it may be put back."""
+
+
+def now(number: int) -> int:
+    """The clock in a round (0: when views are made), as sources ask for it."""
+    day = datetime.fromisoformat(MIDNIGHTS[number % len(MIDNIGHTS)]).replace(tzinfo=UTC)
+    return round(day.timestamp()) * 1_000_000 + number
+
+
 def run(spark: SparkSession, scenario: Scenario, wanted: list[tuple[Query, Mode]]) -> None:
     """One example: tables filled, views made, rounds of changes, each followed by a refresh and a comparison."""
     for table, rows in scenario.rows.items():
@@ -102,6 +114,7 @@ def run(spark: SparkSession, scenario: Scenario, wanted: list[tuple[Query, Mode]
     views: list[Kept] = []
     # States are small here: every other example reads them as if they were big.
     thresholds = ExitStack()
+    clock = thresholds.enter_context(mock.patch.object(ClockSource, "now", return_value=now(0)))
     if len(wanted[0][0].text) % 2:
         thresholds.enter_context(mock.patch.object(lower_state, "TOUCHED_FROM_ROWS", 0))
         thresholds.enter_context(mock.patch.object(orders, "LOOK_UP_FROM_ROWS", 0))
@@ -117,8 +130,9 @@ def run(spark: SparkSession, scenario: Scenario, wanted: list[tuple[Query, Mode]
             note(f"{statement}\n    {mode}")
             spark.sql(statement)
             views.append(view)
-            check(spark, view, None)
+            check(spark, view, None, 0)
         for number, statements in enumerate(scenario.rounds):
+            clock.return_value = now(number + 1)
             for statement in statements:
                 note(statement)
                 spark.sql(statement)
@@ -126,16 +140,17 @@ def run(spark: SparkSession, scenario: Scenario, wanted: list[tuple[Query, Mode]
                 with packs(spark, view.mode.prefer[number], view.mode.disabled[number]):
                     row = spark.sql(f"REFRESH INCREMENTAL VIEW {view.name}").first()
                 note(f"{view.name}: {row}")
-                check(spark, view, row)
+                check(spark, view, row, number + 1)
     finally:
         thresholds.close()
         for i in range(len(wanted)):
             spark.sql(f"DROP INCREMENTAL VIEW IF EXISTS v{i}")
 
 
-def check(spark: SparkSession, view: Kept, row: Row | None) -> None:
+def check(spark: SparkSession, view: Kept, row: Row | None, number: int) -> None:
     """The view equals its query, and the run's row says what happened. `row`: None for the first run."""
-    held, wanted = contents(spark, view.name, view.query.checked, len(view.query.inexact))
+    query = view.query.checked.replace("current_date()", f"DATE'{MIDNIGHTS[number % len(MIDNIGHTS)]}'")
+    held, wanted = contents(spark, view.name, query, len(view.query.inexact))
     difference = compare(held, wanted, view.query.inexact)
     assert not difference, f"{view.name}: {difference}"
     before, view.content, mode = view.content, held, view.mode

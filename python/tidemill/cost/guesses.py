@@ -23,6 +23,8 @@ PART_ROW_BYTES = 48
 
 CHANGED_SHARE = 0.01
 """Fraction of a source's rows that change from run to run: one per cent."""
+CROSSED_SHARE = 0.01
+"""Fraction of rows whose side of a bound changes because the clock moves from run to run: one per cent."""
 HELD_CYCLES = 10
 """Smallest number of cycles of expected arrivals that a source is assumed to hold when states are chosen."""
 LARGE_SHARE = 0.1

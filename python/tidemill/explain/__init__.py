@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tidemill.explain.cost import cost
@@ -26,9 +26,9 @@ MODES: Mapping[str, Callable[[Document], str]] = {
 """The modes that show the document; MEMO shows the space that was searched."""
 
 
-def explained(run: ExplainedPlan, mode: str, stored: Mapping[str, int] | None = None) -> str:
+def explained(run: ExplainedPlan, mode: str, stored: Mapping[str, int] | None = None, notes: Sequence[str] = ()) -> str:
     """The plan of a run in a mode of the statement.
 
-    `stored`: bytes of the view's stored states.
+    `stored`: bytes of the view's stored states. `notes`: sentences about what the plan was made for.
     """
-    return memo(run) if mode == "MEMO" else MODES[mode](document(run, stored or {}))
+    return memo(run) if mode == "MEMO" else MODES[mode](document(run, stored or {}, notes))

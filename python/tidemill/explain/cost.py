@@ -13,6 +13,7 @@ def cost(shown: Mapping[str, Any]) -> str:
 
 def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
     estimated = shown["estimated"]
+    yield from shown["notes"]
     yield f"cost model {estimated['model']}, milliseconds of executor CPU"
     for point in shown["points"]:
         steps = sorted(point["steps"], key=lambda s: (-s["cost"], s["id"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tidemill.explain.words import holds, paragraph
 from tidemill.memo.memo import Expression
 from tidemill.plan.ops import Changes, HeldScan, LookUp, ResultScan, Scan, StateScan, state_of
 from tidemill.search.runs.explanation import ExplainedPlan, Explanation, PlannedPoint, Used
@@ -14,12 +15,12 @@ from tidemill.text.printer import Printer
 FORM_NAMES = {"attribute_delta": "attribute"}
 
 
-def document(run: ExplainedPlan, stored: Mapping[str, int]) -> dict[str, Any]:
+def document(run: ExplainedPlan, stored: Mapping[str, int], notes: Sequence[str] = ()) -> dict[str, Any]:
     """The work at each point, the kept states, the costs, the alternatives and the time of the search.
 
     Costs are CPU milliseconds. A step's inputs name the steps that it reads; `reads` names sources, states or the
     result; `saves` names the state that keeps its rows. `expected`: arrivals until an upcoming point. `stored`: bytes
-    of the stored states.
+    of the stored states. `notes`: sentences about what the plan was made for. `summary`: the plan in plain words.
     """
     why = run.explanation
     space = why.space
@@ -29,7 +30,7 @@ def document(run: ExplainedPlan, stored: Mapping[str, int]) -> dict[str, Any]:
         steps = [_steps(why)]
         steps[0] += _compactions(run, len(steps[0]))
     costs, prices = why.costs, [p.price for p in why.points]
-    return {
+    shown = {
         "kind": run.kind,
         "reason": run.reason,
         "points": [
@@ -60,13 +61,15 @@ def document(run: ExplainedPlan, stored: Mapping[str, int]) -> dict[str, Any]:
             "milliseconds": round(why.search.seconds * 1000, 1),
             "stopped": why.search.stopped.value,
         },
+        "notes": list(notes),
     }
+    return {"summary": paragraph(run, shown), **shown}
 
 
 def _expected(why: Explanation, point: PlannedPoint) -> dict[str, dict[str, float | None]]:
     """The expected rows of each source that changes, since the previous planned point."""
-    names = {n: s.name for n, s in why.space.memo.query.sources.items()}
-    changing = {n: c for n, c in point.expected.items() if c.changed}
+    names = {n: s.name for n, s in why.space.memo.query.sources.items() if s.kind != "clock"}
+    changing = {n: c for n, c in point.expected.items() if c.changed and n in names}
     return {names[n]: {"inserts": _rounded(c.inserts), "deletes": _rounded(c.deletes)} for n, c in changing.items()}
 
 
@@ -196,6 +199,7 @@ def _states(run: ExplainedPlan, steps: list[dict[str, Any]], stored: Mapping[str
             "name": name,
             "form": candidate.kind.name,
             "of": _of(run.explanation, candidate),
+            "holds": holds(run.explanation.space.memo, candidate),
             "rows": round(run.explanation.space.facts.kept.size(name)),
             "bytes": stored.get(name),
             "order": _order(run.explanation, candidate),

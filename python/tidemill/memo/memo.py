@@ -14,8 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tidemill.memo.events import Event, EventKind, Reader
+from tidemill.plan.clock import mapped
 from tidemill.plan.columns import ColumnIds
-from tidemill.plan.ops import Aggregate, Changes, Op, QueryOp, Scan
+from tidemill.plan.expr import Timed
+from tidemill.plan.ops import Aggregate, Changes, Crossing, Filter, Op, Project, QueryOp, Scan
 from tidemill.plan.props import Props, derive
 from tidemill.plan.query import Query
 from tidemill.plan.tree import Tree
@@ -260,7 +262,7 @@ class Memo:
             self._merge(group, other, rule)
             return True
         inputs = tuple(self._intern(i, rule, pack, span) for i in node.inputs)
-        return self._add(self.find(group), Expression(self._placed(node.op, span), inputs, rule, pack))
+        return self._add(self.find(group), Expression(self.placed(node.op, span), inputs, rule, pack))
 
     def part(self, op: Op, inputs: tuple[int, ...], rule: str, pack: str) -> int:
         """The group of an operator over groups; the same one each time."""
@@ -279,19 +281,24 @@ class Memo:
         if isinstance(node, Ref):
             return self.form(node.tvr, node.form.placed(span))
         inputs = tuple(self._intern(i, rule, pack, span) for i in node.inputs)
-        return self.part(self._placed(node.op, span), inputs, rule, pack)
+        return self.part(self.placed(node.op, span), inputs, rule, pack)
 
-    def _placed(self, op: Op, span: Span) -> Op:
+    def placed(self, op: Op, span: Span) -> Op:
         """An operator at the moments of an interval; moments between which its source does not change are one."""
 
         def until(source: int, symbol: Time) -> Time:
             return self.timeline.unchanged_until(frozenset({source}), span.of(symbol))
 
+        clock = self.query.clock
         match op:
             case Scan(source, columns, symbol) if symbol is not None:
                 return Scan(source, columns, until(source, symbol))
             case Changes(source, columns, start, end):
                 return Changes(source, columns, until(source, start), until(source, end))
+            case Filter() | Project() if clock is not None:
+                return mapped(op, lambda e: Timed(e.number, until(clock, e.at)) if isinstance(e, Timed) else e)
+            case Crossing(of, start, end) if clock is not None:
+                return Crossing(of, until(clock, start), until(clock, end))
             case _:
                 return op
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
-from tidemill.plan.expr import Cast, Col, Evaluate, Expr, Fn, Handle, Lit
+from tidemill.plan.expr import Cast, Col, Evaluate, Expr, Fn, Handle, Lit, Timed
 from tidemill.plan.query import Query
 
 
@@ -47,7 +47,7 @@ class ColumnIds:
         match expr:
             case Col(number):
                 return self._types[number]
-            case Handle(number) | Evaluate(number, _):
+            case Handle(number) | Timed(number, _) | Evaluate(number, _):
                 return self._query.expressions[number].type
             case Lit(_, kind) | Cast(_, kind):
                 return kind

@@ -26,6 +26,14 @@ class Handle:
 
 
 @dataclass(frozen=True, slots=True)
+class Timed:
+    """An expression kept by the JVM that reads the clock, with its value at a moment."""
+
+    number: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class Lit:
     """A literal of a primitive type; `value` None is NULL of that type."""
 
@@ -57,7 +65,7 @@ class Evaluate:
     buffers: tuple[Expr, ...]
 
 
-Expr: TypeAlias = Col | Handle | Lit | Fn | Cast | Evaluate
+Expr: TypeAlias = Col | Handle | Timed | Lit | Fn | Cast | Evaluate
 ONE = Lit(1, "long")
 ZERO = Lit(0, "long")
 TRUE = Lit(True, "boolean")
@@ -77,7 +85,7 @@ def children(expr: Expr) -> Sequence[Expr]:
             return (child,)
         case Evaluate(_, buffers):
             return buffers
-        case Col() | Handle() | Lit():
+        case Col() | Handle() | Timed() | Lit():
             return ()
         case _:
             assert_never(expr)

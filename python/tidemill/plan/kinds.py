@@ -10,7 +10,7 @@ K = TypeVar("K", bound=str)
 JoinKind: TypeAlias = Literal["inner", "left", "right", "full", "semi", "anti", "existence"]
 JOIN_KINDS: frozenset[JoinKind] = frozenset(get_args(JoinKind))
 
-SourceKind: TypeAlias = Literal["files", "delta", "view", "static"]
+SourceKind: TypeAlias = Literal["files", "delta", "view", "static", "clock"]
 SOURCE_KINDS: frozenset[SourceKind] = frozenset(get_args(SourceKind))
 
 OperatorName: TypeAlias = Literal[

@@ -148,6 +148,19 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
+class Crossing:
+    """The signed change that the clock alone makes to a filter or projection between two moments.
+
+    The input is a plain bag. Of a filter: rows that pass at the end only count +1, those that pass at the start only
+    -1. Of a projection: rows of which a value differs leave with the old values and come with the new ones.
+    """
+
+    of: Filter | Project
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Empty:
     """A relation without rows; signed if it stands for a delta."""
 
@@ -338,6 +351,7 @@ QueryOp: TypeAlias = Scan | Filter | Project | Join | Aggregate | Union | Sort |
 """The operators of queries."""
 FormOp: TypeAlias = (
     Changes
+    | Crossing
     | Empty
     | StateScan
     | HeldScan

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from tidemill.plan.aggregates import additive, order_sensitive
+from tidemill.plan.clock import clock_of
 from tidemill.plan.columns import ColumnIds
 from tidemill.plan.expr import Col, Expr, Lit
 from tidemill.plan.kinds import JoinKind
@@ -41,7 +42,7 @@ class Props:
         reproducible: computing the relation twice over the same sources gives the same bag bit by bit; False above sums
             of floats, ties under a limit, first, collect_list and the like. The old rows of a relation that is not
             reproducible must be read from where they were kept, never computed again.
-        sources: the sources below.
+        sources: the sources below; the clock is one of them.
         known: columns that are NULL in no row.
     """
 
@@ -63,6 +64,7 @@ def derive(op: QueryOp, inputs: Sequence[Props], query: Query, columns: ColumnId
             ids = tuple(c for c, _ in fields)
         case Filter() | Sort():
             ids, keys = inputs[0].columns, inputs[0].keys
+            sources |= clock_of(op, query)
         case Limit(order=order):
             ids, keys = inputs[0].columns, inputs[0].keys
             exprs = frozenset(k.expr.id for k in order if isinstance(k.expr, Col))
@@ -70,6 +72,7 @@ def derive(op: QueryOp, inputs: Sequence[Props], query: Query, columns: ColumnId
         case Project(named):
             ids = tuple(c for c, _ in named)
             keys = _through(inputs[0].keys, named)
+            sources |= clock_of(op, query)
         case Union(ids, _):
             pass
         case Aggregate(named, calls):

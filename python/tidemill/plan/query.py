@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidemill.plan.expr import Col, Expr, Handle, walk
+from tidemill.plan.expr import Col, Expr, Handle, Timed, walk
 from tidemill.plan.kinds import SourceKind
 from tidemill.plan.ops import Op, Scan
 from tidemill.plan.tree import Tree
@@ -88,7 +88,7 @@ class Query:
 
     def info(self, expr: Expr) -> ExpressionInfo | None:
         """Facts about a handle; None for other expressions."""
-        return self.expressions.get(expr.number) if isinstance(expr, Handle) else None
+        return self.expressions.get(expr.number) if isinstance(expr, Handle | Timed) else None
 
     def columns_of(self, expr: Expr) -> frozenset[int]:
         """Ids of the columns that an expression reads."""
@@ -96,9 +96,18 @@ class Query:
         for part in walk(expr):
             if isinstance(part, Col):
                 found.add(part.id)
-            elif isinstance(part, Handle):
+            elif isinstance(part, Handle | Timed):
                 found |= self.expressions[part.number].columns
         return frozenset(found)
+
+    @property
+    def clock(self) -> int | None:
+        """The number of the source that stands for the clock; None if nothing in the query reads the clock."""
+        return next((n for n, s in self.sources.items() if s.kind == "clock"), None)
+
+    def reads_clock(self, expr: Expr) -> bool:
+        """True if the value of an expression of the query depends on the clock."""
+        return any(info is not None and info.time_dependent for info in map(self.info, walk(expr)))
 
     def scans(self, source: int) -> tuple[Scan, ...]:
         """The distinct scans of a source, in the order of the tree."""

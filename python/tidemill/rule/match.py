@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from tidemill.memo.memo import Built, Memo, Node, Ref
 from tidemill.plan.aggregates import Additive, additive, order_sensitive
+from tidemill.plan.clock import clock_of, timed
 from tidemill.plan.columns import ColumnIds
 from tidemill.plan.expr import TRUE, Col, Expr
 from tidemill.plan.grouping import exactly, is_exact
@@ -29,6 +30,7 @@ from tidemill.tvr.form import (
     SYMBOLIC,
     FormKind,
     Span,
+    Time,
     at,
     over,
 )
@@ -228,13 +230,25 @@ class Match(Generic[Matched]):
         """True if the source's change may hold a row both as inserted and as deleted."""
         return self.op.source in self._memo.timeline.mixed(self._span)
 
+    @property
+    def moves(self) -> bool:
+        """True if the operator reads the clock, and the clock changes within the interval."""
+        return bool(clock_of(self.op, self.query) & self._memo.timeline.changed(self._span))
+
+    def at(self, time: Time) -> Matched:
+        """The operator with the clock as it is at a symbolic time."""
+        return timed(self.op, self.query, time)
+
     def evaluate(self, *inputs: Built) -> Node:
-        """The operator over plain inputs; sums of floats are exact, so that equal bags give equal values."""
+        """The operator over plain inputs at the end of the interval.
+
+        Sums of floats are exact, so that equal bags give equal values.
+        """
         if isinstance(self.op, Aggregate):
             partial = self.partial_of(self.op)
             if partial is not None and any(order_sensitive(self.query, self.types, e) for _, e in self.op.calls):
                 return Node(Final(partial), (Node(partial, inputs),))
-        return Node(self.op, inputs)
+        return Node(self.at(NEW), inputs)
 
     # -- other relations ----------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.plan.kinds import SourceKind
 from tidemill.sources.base import SOURCE_REPLACED, Adapter, Position, Source
+from tidemill.sources.clock_source import ClockSource
 from tidemill.sources.delta_source import DeltaSource
 from tidemill.sources.file_source import FileSource
 from tidemill.sources.static_source import StaticSource
@@ -20,6 +21,7 @@ ADAPTERS: Mapping[SourceKind, Adapter] = {
     "delta": DeltaSource(),
     "view": ViewSource(),
     "static": StaticSource(),
+    "clock": ClockSource(),
 }
 
 
@@ -51,14 +53,15 @@ def pin(
     known = list(since) if since is not None else [None] * len(sources)
     old = [p if p is None or _kind(p) == s["kind"] else None for s, p in zip(sources, known, strict=True)]
     given = list(at) if at is not None else [None] * len(sources)
-    answer = jvm.invoke("pin", {"sources": [dict(s) for s in sources], "since": old, "at": given})
+    asked = {"sources": [dict(s) for s in sources], "since": old, "at": given, "now": ClockSource.now()}
+    answer = jvm.invoke("pin", asked)
     pinned = [
         Pinned(now, adapter(source).change(source, before, now, summary))
         for source, before, now, summary in zip(sources, old, answer["positions"], answer["changes"], strict=True)
     ]
     return [
-        p if (before is None) == (asked is None) else replace(p, change=_of_another_kind(p.change))
-        for p, before, asked in zip(pinned, old, known, strict=True)
+        p if (before is None) == (wanted is None) else replace(p, change=_of_another_kind(p.change))
+        for p, before, wanted in zip(pinned, old, known, strict=True)
     ]
 
 
@@ -101,5 +104,7 @@ def _kind(position: Position) -> SourceKind:
             return "view"
         case {"files": _}:
             return "files"
+        case {"clock": _}:
+            return "clock"
         case _:
             return "static"

@@ -8,7 +8,7 @@ from tidemill.sources.recorded import RecordedSource
 class ViewSource(RecordedSource):
     """{"run": n, "id": view id, "rows": of the content, or None}.
 
-    For downstream views, a full run that computed no delta is SOURCE_REWRITTEN.
+    For downstream views, a full run that computed no delta (it was not to tell what it changed) is SOURCE_REWRITTEN.
     """
 
     number = "run"

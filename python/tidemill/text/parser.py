@@ -284,7 +284,7 @@ class _Document:
                 "type": type_from_text(self._type(expr)),
                 "nullable": True,
                 "deterministic": True,
-                "time_dependent": False,
+                "time_dependent": any(isinstance(e, Fn) and e.name == CLOCK for e in walk(expr)),
                 "functions": [],
                 **facts,
             }
@@ -337,6 +337,8 @@ class _Document:
         raise PlanSyntaxError(f"no type for {expr}")
 
 
+CLOCK = "clock"
+"""The function by which plans as text read the clock: the number of its moment in a source of the kind `clock`."""
 _DESCRIBED: dict[str, tuple[str, ...]] = {"opaque": ("reason", "text"), "row_wise": ("text",), "window": ("text",)}
 """Operators whose line ends with text in parentheses, and the meaning of that text."""
 

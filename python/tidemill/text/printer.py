@@ -15,12 +15,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import assert_never
 
-from tidemill.plan.expr import Cast, Col, Evaluate, Expr, Fn, Handle, Lit
+from tidemill.plan.expr import Cast, Col, Evaluate, Expr, Fn, Handle, Lit, Timed
 from tidemill.plan.ops import (
     Aggregate,
     Answer,
     Changes,
     Combine,
+    Crossing,
     Empty,
     Filter,
     Final,
@@ -90,6 +91,8 @@ class Printer:
                 if self._query is None:
                     return f"@{number}"
                 return self._resolve(self._query.expressions[number].text)
+            case Timed(number, at):
+                return f"{self.expr(Handle(number))}@{at}"
             case Lit(None, _):
                 return "NULL"
             case Lit(str(value), _):
@@ -124,6 +127,8 @@ class Printer:
                 return f"{word} {source}{'' if at is None else f'@{at}'} {self._fields(columns)}"
             case Changes(source, columns, start, end):
                 return f"{word} {source}({start}, {end}] {self._fields(columns)}"
+            case Crossing(of, start, end):
+                return f"{word} ({start}, {end}] {self.op(of)}"
             case Filter(condition):
                 return f"{word} {self._list(condition)}"
             case Project(columns):

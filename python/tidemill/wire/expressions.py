@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, assert_never
 
 from tidemill.plan.datatype import type_from_text, type_to_text
-from tidemill.plan.expr import Cast, Col, Evaluate, Expr, Fn, Handle, Lit
+from tidemill.plan.expr import Cast, Col, Evaluate, Expr, Fn, Handle, Lit, Timed
 from tidemill.plan.ops import Named, SortKey
 
 
@@ -17,6 +17,8 @@ def expr_to_json(expr: Expr) -> dict[str, Any]:
             return {"col": number}
         case Handle(number):
             return {"handle": number}
+        case Timed(number, at):
+            return {"handle": number, "at": at}
         case Lit(value, kind):
             return {"lit": value, "type": type_from_text(kind)}
         case Fn(name, args):
@@ -38,6 +40,8 @@ def expr_from_json(data: Mapping[str, Any]) -> Expr:
     match data:
         case {"col": number}:
             return Col(number)
+        case {"handle": number, "at": at}:
+            return Timed(number, at)
         case {"handle": number}:
             return Handle(number)
         case {"lit": value, "type": kind}:

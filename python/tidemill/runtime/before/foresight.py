@@ -19,15 +19,18 @@ def foreseen(jvm: Jvm, create: Create, sources: Iterable[Source]) -> Iterator[st
     """Yields a warning for each source that will make runs of a view with these clauses full, or fail."""
     if create.policy == "FULL":
         return
-    period = longest_gap(create.schedule)
+    period, tells = longest_gap(create.schedule), sessions.planner_settings(jvm).tell_changes
     for source in sources:
         yield from adapters.warnings(source, period)
         upstream = graph.view_of(jvm, source) if source["kind"] == "view" else None
-        if upstream is not None and upstream.definition.create.policy == "FULL":
+        if tells or upstream is None:
+            continue
+        if upstream.definition.create.policy == "FULL":
             what = "fails" if create.policy == "STRICT" else "is full"
             yield (
-                f"{source['name']} has REFRESH POLICY FULL and cannot tell what a run of it has changed: the run of"
-                f" this view that follows {what}, with the reason SOURCE_REWRITTEN. Give it another policy."
+                f"{source['name']} has REFRESH POLICY FULL and is not to tell what a run of it has changed: the run of"
+                f" this view that follows {what}, with the reason SOURCE_REWRITTEN. Give it another policy, or set"
+                " spark.tidemill.fullRuns.tellChanges to true."
             )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
-from tidemill.cost.guesses import CHANGED_SHARE, SOURCE_ROWS
+from tidemill.cost.guesses import CHANGED_SHARE, FILE_ROW_BYTES, SOURCE_ROWS
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.runtime.before.situation import Situation, survey
@@ -142,6 +142,7 @@ class PlanInputs:
         refill: the reason why the content must be made again; None: it can be built upon.
         point: number and price, as EXPLAIN shows them.
         past: estimated and measured costs of earlier runs.
+        tells: a full run tells views above what it changes.
     """
 
     full_reason: str | None
@@ -149,11 +150,12 @@ class PlanInputs:
     refill: str | None = None
     point: tuple[int, float] = (1, 1.0)
     past: Past = NOTHING_PAST
+    tells: bool = False
 
     def request(self, situation: Situation) -> PlanRequest:
         request = _request(situation, self.full_reason, self.lost, self.refill)
         number, price = self.point
-        return _written(situation, replace(request, point=number, price=price, past=self.past))
+        return _written(situation, replace(request, point=number, price=price, past=self.past, tells=self.tells))
 
 
 def plan(situation: Situation, asked: PlanInputs) -> RunPlan:
@@ -228,7 +230,7 @@ def steady(situation: Situation, states: frozenset[str]) -> Situation:
     changes = {}
     for number, change in situation.changes.items():
         constant = situation.query.sources[number].kind == "static"
-        rows = change.rows or situation.query.sources[number].rows or SOURCE_ROWS
+        rows = _rows(situation, number) or SOURCE_ROWS
         changes[number] = replace(
             change,
             changed=not constant,
@@ -239,9 +241,26 @@ def steady(situation: Situation, states: frozenset[str]) -> Situation:
             deletes=0.0 if constant else max(1.0, rows * CHANGED_SHARE / 2),
         )
     row = RunRow(run=0, view="", point=1, trigger="CREATE", kind="FULL")
-    kept = {name: StoredState("", (), "", ()) for name in states}
+    known = situation.head.states if situation.head is not None else {}
+    nothing = StoredState("", (), "", ())
+    kept = {name: replace(known.get(name, nothing), run=None, before=None) for name in states}
     head = RunRecord(0, row, 0, 0, (), kept, situation.sources_at(), situation.fingerprint, situation.functions)
+    if situation.head is not None:
+        head = replace(head, rows=situation.head.rows)
     return replace(situation, head=head, changes=changes, between=(), positions=(situation.new, situation.new))
+
+
+def unsized(situation: Situation) -> list[str]:
+    """Returns the names of the sources that may change and whose numbers of rows nobody knows."""
+    sources = situation.query.sources.items()
+    return [s.name for n, s in sources if s.kind not in ("static", "clock") and _rows(situation, n) is None]
+
+
+def _rows(situation: Situation, source: int) -> float | None:
+    """Returns the rows of a source: as counted, by its statistics, or from its bytes; None if all are unknown."""
+    change, info = situation.changes[source], situation.query.sources[source]
+    size = change.bytes or info.bytes
+    return situation.counted.get(source) or change.rows or info.rows or (size / FILE_ROW_BYTES if size else None)
 
 
 def check_policy(situation: Situation, loaded: RunPlan) -> None:

@@ -20,6 +20,7 @@ from tidemill.search.contract.run_kinds import Policy
 from tidemill.settings import PlannerSettings
 from tidemill.sources.adapters import adapter, describe_position, pin, tells_changes
 from tidemill.sources.base import Source
+from tidemill.sources.clock_source import TIME_DEPENDENT
 from tidemill.sql.statements import Point
 from tidemill.wire.query_document import read_query
 
@@ -79,8 +80,19 @@ class Situation:
         return any(c.changed for c in self.changes.values())
 
     @property
+    def clock(self) -> int | None:
+        """The clock's time in this run (epoch microseconds); None if the query does not read it."""
+        number = self.query.clock
+        return None if number is None else int(self.new[number]["clock"])
+
+    @property
+    def clock_moved(self) -> bool:
+        """True if the clock shows something else, as far as the query reads it, than in the last run."""
+        return self.query.clock is not None and self.changes[self.query.clock].changed
+
+    @property
     def time_dependent(self) -> Sequence[str]:
-        """The expressions whose value depends on the clock."""
+        """The expressions that read the clock where no rule maintains them."""
         return tuple(self.document["findings"].get("time_dependent") or ())
 
     @property
@@ -92,13 +104,7 @@ class Situation:
     @property
     def idle(self) -> bool:
         """True if there is nothing to do: neither a source nor anything else has changed."""
-        return not (
-            self.first
-            or self.changed
-            or self.time_dependent
-            or self._unfollowed()
-            or self._meaning_changed() is not None
-        )
+        return not (self.first or self.changed or self._unfollowed() or self._meaning_changed() is not None)
 
     def data_reason(self) -> str | None:
         """Returns the reason in the data, or around it, that forces a full run; None if there is none."""
@@ -107,8 +113,8 @@ class Situation:
                 return _with_source(change.reason, self.query.sources[number].name)
         if (meaning := self._meaning_changed()) is not None:
             return meaning
-        if self.time_dependent:
-            return f"TIME_DEPENDENT: {self.time_dependent[0]}"
+        if self.time_dependent and self.clock_moved:
+            return f"{TIME_DEPENDENT}: {self.time_dependent[0]}"
         unfollowed = self._unfollowed()
         return f"NOT_INCREMENTAL: {unfollowed[0]} cannot tell its changes" if unfollowed else None
 
@@ -144,7 +150,7 @@ class Situation:
         rows: dict[str, ArrivedRows | None] = {}
         for n, change in self.changes.items():
             source = self.query.sources[n]
-            if source.kind != "static":
+            if source.kind not in ("static", "clock"):
                 rows[source.name] = _counted(change) if self.old.get(n) is not None else None
         return Arrived(place(schedule, number), number == len(schedule), since, rows if since is not None else {})
 
@@ -165,7 +171,7 @@ def _counted(change: SourceChange) -> ArrivedRows | None:
 
 
 def _texts(query: Query, positions: Mapping[int, Any]) -> dict[str, str]:
-    known = {s.name: positions.get(n) for n, s in query.sources.items()}
+    known = {s.name: positions.get(n) for n, s in query.sources.items() if s.kind != "clock"}
     return {name: describe_position(position) for name, position in known.items() if position is not None}
 
 

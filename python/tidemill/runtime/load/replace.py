@@ -81,11 +81,13 @@ def _switch(jvm: Jvm, view: View, draft: Draft, sql: str) -> None:
     situation = _new_sources_told_apart(situation)
     lost = view.lost()
 
+    switched = View(definition, view.files, view.head, view.entry)
+
     def planned(lost: Lost) -> RunPlan:
-        return planning.plan(situation, PlanInputs("FIRST" if situation.first else None, lost.states, refill="FIRST"))
+        reason, tells = "FIRST" if situation.first else None, attempt.tells(switched, situation, lost)
+        return planning.plan(situation, PlanInputs(reason, lost.states, refill="FIRST", tells=tells))
 
     planning.check_policy(situation, planned(lost))
-    switched = View(definition, view.files, view.head, view.entry)
     switched.result.check()
     with writers.writing(view.files, view.location):
         record = _filled(draft, switched, situation, planned, lost)

@@ -98,7 +98,8 @@ def run(
 def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion: Occasion, work: JobCost) -> RunRecord:
     number = view.next_run
     with writers.writing(view.files, view.location), Stage(view.files, view.location, number) as stage:
-        execution = SparkJobs(jvm, situation.document["query"], view.definition.qualified, number, work)
+        query, name = situation.document["query"], view.definition.qualified
+        execution = SparkJobs(jvm, query, name, number, work, situation.clock)
         binder, states = _binder(view, situation), view.head.states if view.head else {}
         partitions = view.definition.create.partitioned_by
         outcome = carry_out(plan, situation, execution, binder, stage, states, partitions)
@@ -134,6 +135,17 @@ def _binder(view: View, situation: Situation) -> Binder:
 def _check_undisturbed(jvm: Jvm, view: View, situation: Situation) -> None:
     entries = {n: s.entry for n, s in situation.query.sources.items()}
     check_undisturbed(jvm, view.definition.qualified, [*entries.values()], [situation.new[n] for n in entries])
+
+
+def tells(view: View, situation: Situation, lost: Lost) -> bool:
+    """Returns True if a run that makes the content anew tells the views above what it changes.
+
+    There must be such views, and the content must be readable and have the columns of the new one.
+    """
+    head = view.head
+    if head is None or not head.filled or lost.content is not None or not situation.settings.tell_changes:
+        return False
+    return view.columns_stay and leases.taken(view)
 
 
 def run_without_output(view: View, situation: Situation, occasion: Occasion) -> RunRecord:
@@ -273,6 +285,8 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
         rows = metrics.value(outcome.result, "result", "rows")
         rows_out = ChangeCounts(rows, 0) if head is None else None
         delta_files = None
+        if outcome.delta is not None:
+            rows_out, delta_files = metrics.net(outcome.delta, "delta"), outcome.delta.files
     else:
         assert outcome.delta is not None, "a plan without output for a point with output"
         assert head is not None, "a first run writes the whole result"

@@ -80,7 +80,27 @@ class Binder:
                 assert_never(kind)
 
     def _over_inputs(self, node: Mapping[str, Any]) -> WireNode:
-        return nodes.over(node, map(self.bind, nodes.inputs_of(node)))
+        own = {name: value for name, value in node.items() if name != "inputs"}
+        if self.clock(-1) is not None:
+            own = self._at_clock(own)
+        return nodes.over(own, map(self.bind, nodes.inputs_of(node)))
+
+    def clock(self, moment: int) -> int | None:
+        """Returns what the clock shows at a moment (epoch microseconds); None if no position tells."""
+        at = (p["clock"] for p in self.positions[moment].values() if isinstance(p, Mapping) and "clock" in p)
+        return next(at, None)
+
+    def _at_clock(self, part: Any) -> Any:
+        """Returns a part of a node in which handles have the clock of their moment, by default of the last one."""
+        match part:
+            case {"handle": number}:
+                return {"handle": number, "clock": self.clock(part.get("at", -1))}
+            case Mapping():
+                return {name: self._at_clock(value) for name, value in part.items()}
+            case list():
+                return [self._at_clock(value) for value in part]
+            case _:
+                return part
 
     def _scan(self, node: Mapping[str, Any]) -> WireNode:
         bound = dict(node)

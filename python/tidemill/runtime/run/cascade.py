@@ -100,8 +100,9 @@ def _is_base(source: Source) -> bool:
 
 
 def _place(source: Source) -> str:
-    """Returns a text that identifies a table, whichever view reads it."""
-    return json.dumps([source["kind"], source["id"], source["location"].get("options")], sort_keys=True)
+    """Returns a text that identifies a table, whichever view reads it; for the clock also what is read of it."""
+    read = [source["kind"], source["id"], source["location"].get("options"), source.get("reads")]
+    return json.dumps(read, sort_keys=True)
 
 
 # -- situations -------------------------------------------------------------------------------------------------------
@@ -132,7 +133,8 @@ def _surveyed(
 
 def _expecting(situation: Situation, number: int, row: RunRow) -> Situation:
     """Returns `situation` with an unknown change of a source, to an unknown position, by another run."""
-    reason = f"SOURCE_REWRITTEN: the next run of {row.view} would be full" if row.kind == "FULL" else None
+    untold = row.kind == "FULL" and not situation.settings.tell_changes
+    reason = f"SOURCE_REWRITTEN: the next run of {row.view} would be full" if untold else None
 
     def changing(changes: Mapping[int, SourceChange]) -> dict[int, SourceChange]:
         known = changes[number]

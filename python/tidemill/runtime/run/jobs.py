@@ -42,7 +42,8 @@ class SparkJobs:
     """Runs wire plans of one analysed query for one run of one view.
 
     `jvm` is the clone that the refresh works in, `query` the id of the analysed query, `view` the qualified name,
-    `run` the number that this run will get (job descriptions only). Raises `JvmFailure` if Spark fails.
+    `run` the number that this run will get (job descriptions only). `clock`: what the clock shows in all jobs (epoch
+    microseconds); None: the time of each. Raises `JvmFailure` if Spark fails.
     """
 
     jvm: Jvm
@@ -50,6 +51,7 @@ class SparkJobs:
     view: str
     run: int
     work: JobCost
+    clock: int | None = None
 
     def write(
         self,
@@ -98,6 +100,7 @@ class SparkJobs:
             "output": step,
             "description": f"tidemill: {self.view} {self.run} {step}",
             "sink": sink,
+            "clock": self.clock,
         }
         try:
             answer: Mapping[str, Any] = self.jvm.invoke("run", request)

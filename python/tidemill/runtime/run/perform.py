@@ -16,6 +16,9 @@ from tidemill.runtime.view.record import RunRecord
 from tidemill.runtime.view.views import Lost, View
 from tidemill.search.contract.run_plan import RunPlan
 
+GRADUAL = ("INCREMENTAL", "STRICT")
+"""Policies under which no run is full by choice."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
@@ -50,7 +53,8 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Ru
             return _early(view, situation, occasion, lost)
         refill = f"STATE_LOST: {lost.content}" if lost.content is not None else None
         forced = planning.forced(situation, wanted.full)
-        return planning.plan_again(situation, PlanInputs(forced, lost.states, refill, past=view.past()))
+        tells = attempt.tells(view, situation, lost) and not (forced is None and situation.policy in GRADUAL)
+        return planning.plan_again(situation, PlanInputs(forced, lost.states, refill, past=view.past(), tells=tells))
 
     plan = planned(lost) if wanted.output or _may_work_early(situation, lost) else None
     if plan is None or not (plan.steps or wanted.output):

@@ -9,6 +9,7 @@ from tidemill.bridge.jvm import Jvm
 from tidemill.runtime.before.analysis import type_text
 from tidemill.runtime.view import views
 from tidemill.runtime.view.views import View
+from tidemill.sources.adapters import describe_position
 from tidemill.sql.not_yet import not_in_effect
 from tidemill.sql.render import expect_text, schedule_text
 from tidemill.sql.statements import Describe
@@ -80,8 +81,11 @@ def _extended(view: View) -> Iterator[DescribeRow]:
     yield "", "", None
     yield "# Sources", "", None
     for source in definition.sources:
-        at = head.row.positions.get(str(source["name"])) if head else None
-        yield str(source["name"]), str(source["kind"]), at
+        name = str(source["name"])
+        at = head.row.positions.get(name) if head else None
+        if head is not None and source["kind"] == "clock" and (shown := head.position_of(name)) is not None:
+            at = describe_position(shown)  # SHOW REFRESHES has tables only
+        yield name, str(source["kind"]), at
 
 
 def _utc(micros: int) -> str:

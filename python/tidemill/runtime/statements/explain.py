@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
+from tidemill.cost.guesses import CHANGED_SHARE
 from tidemill.explain import explained
 from tidemill.runtime.before import analysis, planning, sessions
 from tidemill.runtime.before.planning import PlanInputs
@@ -21,6 +22,15 @@ from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.sql.statements import Create, Explain, OnDemand, Point
 
+SHARE = f"{CHANGED_SHARE * 100:.0f} %"
+NOT_THERE = f"The view does not exist: shown for a change of {SHARE} right after the initial load."
+IDLE = f"This is what a refresh would do: nothing is pending; shown for a change of {SHARE}."
+COLD = (
+    "Estimates are for code that is compiled: the first refreshes in a session may take several times as much, because"
+    " Spark compiles their code."
+)
+WARM_RUNS = 2
+"""Runs of a view from which on its estimates do not warn of code that is not compiled."""
 RUNS_SHOWN = 5
 """Number of earlier runs that EXPLAIN INCREMENTAL COST shows beside the plan."""
 
@@ -33,13 +43,16 @@ def explain(jvm: Jvm, statement: Explain) -> list[list[Any]]:
     if create is None:
         assert statement.query is not None
         create = Create(("query",), (Point(OnDemand()),), statement.query)
-    return [[explained(_of_create(jvm, create), statement.mode)]]
+    return [[explained(_of_create(jvm, create), statement.mode, notes=[NOT_THERE, COLD])]]
 
 
 def _with_what_was(view: View, jvm: Jvm, mode: str) -> str:
     """Returns the plan of a view's next run, with the sizes of its states; in mode COST also costs of earlier runs."""
     stored = {name: state.bytes for name, state in view.head.states.items()} if view.head is not None else {}
-    text = explained(_of_view(jvm, view), mode, stored)
+    run, notes = _of_view(jvm, view)
+    if view.head is None or view.head.run < WARM_RUNS:
+        notes = [*notes, COLD]
+    text = explained(run, mode, stored, notes)
     return "\n".join((text, *_measured(view))) if mode == "COST" else text
 
 
@@ -53,21 +66,23 @@ def _measured(view: View) -> Iterator[str]:
             )
 
 
-def _of_view(jvm: Jvm, view: View) -> ExplainedPlan:
-    """Returns the plan of the next run at the present positions; without changes, of a run after a small change."""
+def _of_view(jvm: Jvm, view: View) -> tuple[ExplainedPlan, list[str]]:
+    """Returns the plan of the next run at the present positions, or without changes, of a run after a small change; and
+    sentences that say so."""
     working = sessions.working(jvm, view.definition.settings)
     with analysis.analysed_again(working, view.definition) as document:
         situation = survey(working, document, view.head, view.definition.terms, sessions.planner_settings(jvm))
-        idle = situation.idle
+        idle, notes = situation.idle, list[str]()
         if idle:
             assert view.head is not None
+            notes = [IDLE, *(f"The size of {name} is not known." for name in planning.unsized(situation))]
             situation = planning.steady(situation, frozenset(view.head.states))
         schedule = view.definition.create.schedule
         last = view.head.row.point if view.head is not None else len(schedule)
         number = last + 1 if last < len(schedule) else 1
         arrived = situation.arrived(schedule, number)
         present = ObservedRun(None, time.time(), replace(arrived, rows={}) if idle else arrived)
-        return _of_cycle(situation, number, view.outlook(present), view.past())
+        return _of_cycle(situation, number, view.outlook(present), view.past()), notes
 
 
 def _of_create(jvm: Jvm, create: Create) -> ExplainedPlan:

@@ -41,6 +41,11 @@ def take(view: View, sources: Iterable[Mapping[str, Any]], record: RunRecord) ->
                 view.files.write(_file(source, view), json.dumps(lease, ensure_ascii=False))
 
 
+def taken(view: View) -> bool:
+    """Returns True if views that read `view` have left leases on it."""
+    return any(s.name.endswith(".json") for s in view.files.list(child(view.location, FOLDER)))
+
+
 def give_up(view: View, kept: Iterable[Mapping[str, Any]] = ()) -> None:
     """Removes the leases of a view that is dropped, or that from now on reads only the sources `kept`."""
     stay = {source["path"] for source in kept}

@@ -142,6 +142,17 @@ class View:
                 lost |= Lost(None, {name: f"{file['path']} cannot be read"})
         return lost
 
+    @property
+    def columns_stay(self) -> bool:
+        """True if the content of the last run has the columns that the definition gives it."""
+        head, own = self.head, self.definition
+        if head is None or head.definition == own.number:
+            return True
+        file = VIEW_FILE if head.definition == 0 else definition_file(head.definition)
+        text = self.files.read(child(self.location, file))
+        before = Definition.from_json(text, self.location).columns if text is not None else ()
+        return [(c.name, c.type) for c in before] == [(c.name, c.type) for c in own.columns]
+
     def publish(self, record: RunRecord) -> None:
         """Publishes the content of the last run with output. It can be done again at any time."""
         if record.output_run is not None:

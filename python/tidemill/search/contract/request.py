@@ -90,6 +90,7 @@ class PlanRequest:
         ahead: the upcoming points. If there are any, this run has no output.
         cycle: expected rows inserted and deleted per cycle, by source; states are chosen for them.
         past: measured costs of earlier runs.
+        tells: the content can be read, and views above it are to be told what a run that makes it anew changes.
         measured: known rows of forms of relations, at the planned moments; other rows are estimated.
     """
 
@@ -117,6 +118,7 @@ class PlanRequest:
     ahead: tuple[UpcomingPoint, ...] = ()
     cycle: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     past: Past = NOTHING_PAST
+    tells: bool = False
     measured: KnownRows = lambda _tree, _form: None
 
     @property

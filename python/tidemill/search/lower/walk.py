@@ -7,14 +7,17 @@ times. This file walks down the chosen expressions; the other files lower each o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from tidemill.memo.memo import Expression
+from tidemill.plan.clock import mapped
+from tidemill.plan.expr import Timed
 from tidemill.plan.ops import (
     Aggregate,
     Answer,
     Changes,
     Combine,
+    Crossing,
     Empty,
     Filter,
     Final,
@@ -47,10 +50,13 @@ from tidemill.plan.ops import (
 from tidemill.search.lower import joins
 from tidemill.search.lower.attribute import AttributeForm
 from tidemill.search.lower.choices import Choices, NotComputableError
+from tidemill.search.lower.crossings import crossing
 from tidemill.search.lower.leaves import leaf, read_staged
 from tidemill.search.lower.lowered import Blocks, Lowered, null_of
 from tidemill.search.lower.state import Touched, few_touched, together, touched
 from tidemill.wire import nodes
+
+ReadsClock = TypeVar("ReadsClock", Filter, Project)
 
 
 class Lowerer:
@@ -125,10 +131,13 @@ class Lowerer:
         match op:
             case Scan() | Changes() | Empty() | StateScan() | HeldScan() | ResultScan():
                 return leaf(blocks, op, self._choices.now)
-            case Filter(condition):
-                return inputs[0].over(nodes.where(condition, inputs[0].node))
-            case Project(columns):
-                return blocks.project(columns, inputs[0])
+            case Filter():
+                return inputs[0].over(nodes.where(self._by_now(op).condition, inputs[0].node))
+            case Project():
+                return blocks.project(self._by_now(op).columns, inputs[0])
+            case Crossing(of, start, end):
+                query, now = self._choices.memo.query, self._choices.now
+                return crossing(blocks, query, of, inputs[0], start, min(end, now))
             case Pad(nulls):
                 padded = ((c, null_of(t)) for c, t in nulls)
                 return blocks.project((*nodes.same(inputs[0].columns), *padded), inputs[0])
@@ -178,6 +187,11 @@ class Lowerer:
                 raise TypeError(f"{type(op).__name__} cannot be lowered over its inputs")
             case _:
                 assert_never(op)
+
+    def _by_now(self, op: ReadsClock) -> ReadsClock:
+        """The operator with no moment later than the run; one up to which the clock does not change counts as now."""
+        now = self._choices.now
+        return mapped(op, lambda e: Timed(e.number, min(e.at, now)) if isinstance(e, Timed) else e)
 
     def _unmerged(self, number: int) -> Lowered:
         """The unmerged pieces of an attribute form, for a reader that merges anyway; else the form itself."""

@@ -26,7 +26,7 @@ def full(task: PlanningTask, reason: str, states: Collection[str] | None = None)
     for candidate in space.candidates:
         if candidate.name in states:
             run.base(candidate)
-    run.result()
+    run.result(task.told_from)
     rival = Alternative(RECOMPUTE, (RECOMPUTE,), (run.cost,))
     return run.plan("FULL", reason, lambda: [rival], task.own_point, chosen=task.request.choice)
 
@@ -69,7 +69,7 @@ def rebuild(task: PlanningTask, reason: str) -> ExplainedPlan:
 
     run.once(demands, lambda group: list(write(written.written[group])))
     followed = [c for name in dict.fromkeys(c.name for c in space.candidates) if name in kept for c in write(name)]
-    run.result()
+    run.result(task.told_from)
     task.compact(run, followed)
     kind: PlanKind = "INCREMENTAL" if read_by(run.steps) & {"changes", "state"} else "FULL"
     return run.plan(kind, reason, tuple, task.own_point, chosen=task.request.choice)

@@ -7,9 +7,11 @@ from dataclasses import replace
 from math import inf
 
 from tidemill.cost.costing import BROADCAST_ROWS, CostModel, OperatorWork
+from tidemill.cost.guesses import CHANGED_SHARE
 from tidemill.memo.memo import Expression
 from tidemill.plan.ops import (
     Changes,
+    Crossing,
     Filter,
     HeldScan,
     Join,
@@ -35,6 +37,7 @@ from tidemill.search.contract.run_plan import StateSpec, Step, Volume
 from tidemill.search.contract.stored import KeyedRead
 from tidemill.search.keep.compaction import Compaction
 from tidemill.search.lower.choices import Choices, NotComputableError
+from tidemill.search.lower.leaves import leaf, read_staged
 from tidemill.search.lower.lowered import Blocks, Lowered, Staged
 from tidemill.search.lower.walk import Lowerer
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan, Explanation, PlannedPoint, SearchStats, Used
@@ -224,8 +227,8 @@ class Assembly:
         fields = (*self._query.output, (lowered.count, count_field(name for _, name in self._query.output)))
         self.steps.append(Step("delta", "delta", None, None, lowered.node, fields, volume))
 
-    def result(self) -> None:
-        """Writes the whole content."""
+    def result(self, before: float | None) -> None:
+        """Writes the whole content; then also its net signed change from the content `before`, given by its rows."""
         group = self.space.memo.form(self.space.root, at(SNAPSHOT, self.space.now))
         extractor = self._making_anew(group)
         if extractor.cost(group) == inf:
@@ -233,6 +236,20 @@ class Assembly:
         lowered, volume = self.lower(group, net=False, extractor=extractor)
         output = tuple(self._query.output)
         self.steps.append(Step("result", "result", None, None, lowered.node, output, volume))
+        if before is not None:
+            self._tell(output, before + float(extractor.rows(group)))
+
+    def _tell(self, output: tuple[tuple[int, str], ...], rows: float) -> None:
+        """Writes the difference of the content that the run has written and the one before; both have `rows` rows."""
+        blocks, columns = Blocks(self.space.memo.columns), self.space.memo.columns
+        ids = tuple(c for c, _ in output)
+        now = read_staged(blocks, Staged("result", output, count=False))
+        scan = ResultScan(tuple((c, field, columns.type(c)) for c, field in output))
+        old = blocks.negate(leaf(blocks, scan, self.space.now))
+        change = blocks.net(ids, blocks.union(ids, [(ids, blocks.signed(now)), (ids, old)]))
+        fields = (*output, (blocks.count, count_field(name for _, name in output)))
+        self.steps.append(Step("delta", "delta", None, None, change.node, fields, Volume(rows, rows)))
+        self._handling += self._model.merging(2.0, rows, CHANGED_SHARE * rows)
 
     def _making_anew(self, group: int) -> Extractor:
         """The choices to compute a snapshot anew. If nothing else computes it, they may compute inputs of limits from
@@ -304,7 +321,7 @@ class Assembly:
 
 def _shuffled(extractor: Chosen, e: Expression) -> float:
     """Rows that Spark may have to shuffle for an expression; it broadcasts a small side of a join instead."""
-    if not e.inputs or isinstance(e.op, Scan | Filter | Project | Union | Sum | Negate | Pad | Unsign):
+    if not e.inputs or isinstance(e.op, Scan | Crossing | Filter | Project | Union | Sum | Negate | Pad | Unsign):
         return 0.0
     rows = [extractor.rows(i) for i in e.inputs]
     if isinstance(e.op, Join | KeyFilter | LookUp) and min(rows) <= BROADCAST_ROWS:

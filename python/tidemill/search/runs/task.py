@@ -77,6 +77,11 @@ class PlanningTask:
         )
 
     @property
+    def told_from(self) -> float | None:
+        """Rows of the content from which a full run tells its change to the views above; None if it tells nothing."""
+        return (self.request.rows or 0.0) if self.request.tells else None
+
+    @property
     def own_point(self) -> tuple[PlannedPoint, ...]:
         """The run's own point of the schedule, as the only planned one."""
         return (PlannedPoint(self.request.point, self.request.price, output=not self.request.ahead),)

@@ -66,7 +66,7 @@ def push_cuts(memo: Memo) -> None:
         for op, inputs, asked in passing(cut.number, cut.op):
             below = _below(memo, cut, inputs, asked)
             waiting += [(i, x) for i in below for x in memo.group(i).expressions]
-            _put(memo, group, Match(memo, cut.number, op, inputs), below, cut.pack)
+            _put(memo, group, Match(memo, cut.number, op, inputs), below, cut)
     _tell_by_changes(memo, cuts, kept)
 
 
@@ -81,12 +81,12 @@ def _cut_of(memo: Memo, e: Expression) -> _Cut | None:
     return _Cut(about[0], about[1].end, e.op, wanted, e.pack)
 
 
-def _put(memo: Memo, group: int, match: Match[QueryOp], below: tuple[int, ...], pack: str) -> None:
-    """Adds a relation's operator over other inputs to a group."""
+def _put(memo: Memo, group: int, match: Match[QueryOp], below: tuple[int, ...], cut: _Cut) -> None:
+    """Adds a relation's operator at the moment of a cut, over other inputs, to a group."""
     built = match.evaluate(*(i.new for i in match.inputs))
     if isinstance(built.op, Final):
-        below = (memo.part(built.op.partial, below, RULE, pack),)
-    memo.put(group, built.op, below, RULE, pack)
+        below = (memo.part(built.op.partial, below, RULE, cut.pack),)
+    memo.put(group, memo.placed(built.op, Span(cut.time, cut.time)), below, RULE, cut.pack)
 
 
 def _put_of_a_state(memo: Memo, group: int, cut: _Cut, rows: int) -> bool:

@@ -39,7 +39,7 @@ object Plans {
       val analyzed = session.sessionState.analyzer.executeAndCheck(known, new QueryPlanningTracker)
       require(!analyzed.isInstanceOf[Command], "only queries can be analysed")
       val normal = new Normalizer(session).execute(analyzed)
-      val findings = Findings.document(session, parsed, analyzed)
+      val findings = Findings.document(session, parsed, analyzed, normal)
       new Encoder(numbers.incrementAndGet()).encode(analyzed, normal, findings)
     }
     queries.put(query.id, query)

@@ -2,6 +2,7 @@ package org.apache.spark.sql.tidemill.bridge
 
 import org.json4s._
 
+import org.apache.spark.sql.catalyst.util.DateTimeUtils
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.catalog.CatalogManager
 import org.apache.spark.sql.tidemill.base.Json
@@ -13,7 +14,8 @@ object Store {
   def files(session: SparkSession, request: JValue): JValue = FileOps.run(session, request)
 
   /**
-   * {"sources": [source...], "since": [position...] or absent, "at": [position...] or absent} to
+   * {"sources": [source...], "since": [position...] or absent, "at": [position...] or absent, "now": what the
+   * clock shows, in microseconds since 1970, or absent} to
    * {"positions": [position...], "changes": [summary...]}.
    *
    * All positions are taken one right after the other, before any summary is worked out, so that the sources of a run
@@ -23,9 +25,10 @@ object Store {
    */
   def pin(session: SparkSession, request: JValue): JValue = {
     val sources = Json.items(request, "sources")
+    val now = Json.longOption(request, "now").getOrElse(DateTimeUtils.instantToMicros(java.time.Instant.now()))
     val fixed = Json.items(request, "at").padTo(sources.size, JNull)
     val positions = sources.zip(fixed).map { case (source, at) =>
-      if (Json.present(at)) at else Sources.pin(session, source)
+      if (Json.present(at)) at else Sources.pin(session, source, now)
     }
     val since = Json.items(request, "since").padTo(sources.size, JNull)
     val summaries = sources.zip(since).zip(positions).map { case ((source, old), now) =>

@@ -7,7 +7,7 @@ import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources.LogicalRelation
 import org.apache.spark.sql.tidemill.base.Json
-import org.apache.spark.sql.tidemill.query.{Query, SourceEncoder}
+import org.apache.spark.sql.tidemill.query.{Clock, Query, SourceEncoder}
 import org.apache.spark.sql.tidemill.source.Sources
 import org.apache.spark.sql.types.StringType
 
@@ -26,8 +26,16 @@ final class QueryAtPositions(session: SparkSession, query: Query, request: JValu
   /** One reading of each source, so that equal sub-queries stay equal. */
   private val readings = mutable.HashMap.empty[Int, LogicalPlan]
 
-  /** A source that the normal form does not read, since no row of it can count, is read as it is now. */
-  def plan: LogicalPlan = query.analyzed.transformUpWithSubqueries {
+  /**
+   * A source that the normal form does not read, since no row of it can count, is read as it is now; the clock stands
+   * as it stood.
+   */
+  def plan: LogicalPlan = {
+    val shown = positions.values.flatMap(Json.longOption(_, "clock")).headOption
+    read(shown.fold(query.analyzed)(Clock.at(query.analyzed, _)))
+  }
+
+  private def read(plan: LogicalPlan): LogicalPlan = plan.transformUpWithSubqueries {
     case leaf: LeafNode if SourceEncoder.isSource(leaf) =>
       val number = query.sources.indexWhere(_.key == SourceEncoder.keyOf(leaf))
       positions.get(number).filter(Json.present).fold[LogicalPlan](leaf)(at(leaf, number, _))

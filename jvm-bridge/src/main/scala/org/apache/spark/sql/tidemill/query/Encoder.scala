@@ -36,6 +36,7 @@ final class Encoder(id: Long) extends PredicateHelper {
     val plan = dropOrder(normal)
     used = usedAttributes(plan)
     val root = visit(plan)
+    Clock.source(plan).foreach(sources.add)
     val output = plan.output.zip(names).map { case (a, name) =>
       JArray(List(JInt(expressions.id(a, root.scope)), JString(name)))
     }

@@ -100,7 +100,7 @@ final class ExpressionEncoder {
       ("type" -> typeDocument(e.dataType)) ~
       ("nullable" -> e.nullable) ~
       ("deterministic" -> !Findings.isNondeterministic(e)) ~
-      ("time_dependent" -> Findings.isTimeDependent(e)) ~
+      ("time_dependent" -> Clock.reads(e)) ~
       ("functions" -> functions(e).toList) ~
       ("equal" -> equal(e, scope)) ~
       ("compare" -> compare(e, scope)) ~

@@ -9,22 +9,24 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.types.{DatetimeType, StringType}
-
 import org.json4s._
 import org.json4s.JsonDSL._
 
 /** What in a query keeps it from being stored or maintained: session objects, chance, the clock. */
 object Findings {
 
-  /** @param parsed the query as parsed; @param analyzed as analysed, before normalisation drops views and aliases */
-  def document(session: SparkSession, parsed: LogicalPlan, analyzed: LogicalPlan): JObject = {
+  /**
+   * @param parsed   the query as parsed
+   * @param analyzed as analysed, before normalisation drops views and aliases
+   * @param normal   its normal form
+   */
+  def document(session: SparkSession, parsed: LogicalPlan, analyzed: LogicalPlan, normal: LogicalPlan): JObject = {
     val nodes = analyzed.collectWithSubqueries { case p => p }
     val expressions = nodes.flatMap(_.expressions)
     val samples = nodes.collect { case s: Sample => s"TABLESAMPLE (${s.simpleString(40)})" }
     ("temporary" -> (temporaryViews(nodes) ++ variables(expressions)).distinct.toList) ~
       ("nondeterministic" -> (expressions.flatMap(nondeterministic) ++ samples).distinct.toList) ~
-      ("time_dependent" -> expressions.flatMap(timeDependent).distinct.toList) ~
+      ("time_dependent" -> MovingBounds.unmaintained(normal).toList) ~
       ("session_functions" -> sessionFunctions(session, parsed).toList)
   }
 
@@ -33,8 +35,6 @@ object Findings {
    * are not meant: any answer that Spark may give is right for them.
    */
   def isNondeterministic(e: Expression): Boolean = nondeterministic(e).nonEmpty
-
-  def isTimeDependent(e: Expression): Boolean = timeDependent(e).nonEmpty
 
   private def nondeterministic(e: Expression): Seq[String] = e.collect {
     case n: Expression
@@ -48,20 +48,6 @@ object Findings {
     case _: AggregateFunction => true
     case _ => false
   }
-
-  private def timeDependent(e: Expression): Seq[String] = e.collect {
-    case t @ (_: CurrentDate | _: CurrentTimestampLike | _: LocalTimestamp | _: CurrentTime) => t.sql
-    case c: Cast if isSpecialDatetime(c) => c.sql
-  }
-
-  /** cast('today' AS DATE) and its kin, which Spark's SpecialDatetimeValues folds at run time. */
-  private def isSpecialDatetime(c: Cast): Boolean = c.dataType.isInstanceOf[DatetimeType] && (c.child match {
-    case Literal(value, _: StringType) if value != null =>
-      specialWords.contains(value.toString.trim.toLowerCase(java.util.Locale.ROOT).takeWhile(_.isLetter))
-    case _ => false
-  })
-
-  private val specialWords = Set("now", "today", "tomorrow", "yesterday")
 
   private def temporaryViews(nodes: Seq[LogicalPlan]): Seq[String] = nodes.collect {
     case v: View if v.isTempView => v.desc.identifier.unquotedString

@@ -58,7 +58,8 @@ final class Normalizer(session: SparkSession) extends Optimizer(session.sessionS
     Batch("Scalar Subqueries", FixedPoint(1), ScalarSubqueries),
     Batch("Values as Columns", fixedPoint,
       PushDownPredicates, ColumnPruning, CollapseProject, RemoveRedundantAliases, RemoveNoopOperators),
-    Batch("Sorts", fixedPoint, EliminateSorts, RemoveRedundantSorts))
+    Batch("Sorts", fixedPoint, EliminateSorts, RemoveRedundantSorts),
+    Batch("Moving Bounds", FixedPoint(1), MovingBounds))
 
   // The user's spark.sql.optimizer.excludedRules must not change the meaning of a stored plan.
   override def nonExcludableRules: Seq[String] = defaultBatches.flatMap(_.rules.map(_.ruleName)).distinct

@@ -3,7 +3,7 @@ package org.apache.spark.sql.tidemill.query
 import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateExpression, Count, First, Max}
+import org.apache.spark.sql.catalyst.expressions.aggregate.{Count, First, Max}
 import org.apache.spark.sql.catalyst.plans.Inner
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
@@ -18,7 +18,7 @@ import org.apache.spark.sql.types.{MapType, StringType}
 object ScalarSubqueries extends Rule[LogicalPlan] {
 
   override def apply(plan: LogicalPlan): LogicalPlan = plan.transformUp {
-    case p if p.children.nonEmpty && p.expressions.exists(_.exists(isUncorrelated)) => joined(p)
+    case p if p.children.nonEmpty && asks(p) => joined(p)
   }
 
   private def isUncorrelated(e: Expression): Boolean = e match {
@@ -28,32 +28,14 @@ object ScalarSubqueries extends Rule[LogicalPlan] {
   }
 
   private def joined(plan: LogicalPlan): LogicalPlan = plan match {
-    case a: Aggregate if a.aggregateExpressions.exists(isOfGroups(a)) => behindGroups(a)
+    case a: Aggregate if AboveGroups.has(a)(isUncorrelated) =>
+      // the groups first: a value that is no column of the rows stands beside them
+      val results = AboveGroups.apart(a)
+      besides(results.copy(child = if (asks(results.child)) besides(results.child) else results.child))
     case other => besides(other)
   }
 
-  /** Whether a value stands beside the groups: neither in a grouping expression nor in an aggregate call. */
-  private def isOfGroups(a: Aggregate)(e: Expression): Boolean = e match {
-    case _: AggregateExpression => false
-    case key if a.groupingExpressions.exists(_.semanticEquals(key)) => false
-    case other => isUncorrelated(other) || other.children.exists(isOfGroups(a))
-  }
-
-  /** The groups first, then what is made of them: a value that is no column of the rows has its place there. */
-  private def behindGroups(a: Aggregate): LogicalPlan = {
-    val keys = a.groupingExpressions.map {
-      case k: Attribute => k -> (k: NamedExpression)
-      case k => k -> (Alias(k, "key")(): NamedExpression)
-    }
-    val calls = mutable.LinkedHashMap.empty[Expression, Alias]
-    val results = a.aggregateExpressions.map(_.transformDown {
-      case e: AggregateExpression =>
-        calls.getOrElseUpdate(e.canonicalized, Alias(e, e.aggregateFunction.prettyName)()).toAttribute
-      case e if keys.exists(_._1.semanticEquals(e)) => keys.find(_._1.semanticEquals(e)).get._2.toAttribute
-    }.asInstanceOf[NamedExpression])
-    val groups = a.copy(aggregateExpressions = keys.map(_._2) ++ calls.values)
-    besides(Project(results, if (groups.expressions.exists(_.exists(isUncorrelated))) besides(groups) else groups))
-  }
+  private def asks(plan: LogicalPlan): Boolean = plan.expressions.exists(_.exists(isUncorrelated))
 
   /** The values beside the rows of the operator's (first) input. */
   private def besides(plan: LogicalPlan): LogicalPlan = {

@@ -3,7 +3,7 @@ package org.apache.spark.sql.tidemill.query
 import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions.{Attribute, FileSourceMetadataAttribute}
-import org.apache.spark.sql.catalyst.plans.logical.{CTERelationRef, LeafNode, LogicalPlan, UnionLoopRef}
+import org.apache.spark.sql.catalyst.plans.logical.{CTERelationRef, LeafNode, LogicalPlan, OneRowRelation, UnionLoopRef}
 import org.apache.spark.sql.tidemill.base.Json
 import org.apache.spark.sql.tidemill.source.{Kind, Sources}
 
@@ -16,6 +16,10 @@ final class SourceEncoder {
   private val known = mutable.HashMap.empty[Any, Int]
 
   def sources: IndexedSeq[SourceInfo] = table.toIndexedSeq
+
+  /** Adds a source without rows. */
+  def add(document: JObject): Unit =
+    table += SourceInfo(OneRowRelation(), document, Nil, JObject("source" -> JInt(table.length)) ~ document)
 
   /** The number of the relation that a leaf reads. */
   def number(leaf: LogicalPlan): Int = {

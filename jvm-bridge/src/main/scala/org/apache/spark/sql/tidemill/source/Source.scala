@@ -23,10 +23,13 @@ private[tidemill] object Kind {
   /** All others: they have no position and are read as they are. */
   case object Static extends Kind("static")
 
+  /** The clock of a query that reads it; see [[ClockSource]]. */
+  case object Clock extends Kind("clock")
+
   /** The kind of a source entry. */
   def of(source: JValue): Kind = {
     val name = Json.text(source, "kind")
-    Seq(Files, Delta, View, Static).find(_.name == name)
+    Seq(Files, Delta, View, Static, Clock).find(_.name == name)
       .getOrElse(throw new IllegalArgumentException(s"unknown kind of source '$name'"))
   }
 }

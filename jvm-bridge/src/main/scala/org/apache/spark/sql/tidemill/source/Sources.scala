@@ -50,9 +50,11 @@ object Sources {
       case leaf => throw new UnsupportedOperationException(s"${leaf.nodeName} cannot tell changes")
     }
 
-  /** The present position of the source that `describe` gave; null for static ones. */
-  def pin(session: SparkSession, source: JValue): JValue =
-    of(Kind.of(source)).fold[JValue](JNull)(_.pin(session, source))
+  /** The present position of the source that `describe` gave; null for static ones. `now`: what the clock shows. */
+  def pin(session: SparkSession, source: JValue, now: Long): JValue = Kind.of(source) match {
+    case Kind.Clock => ClockSource.pin(source, now)
+    case kind => of(kind).fold[JValue](JNull)(_.pin(session, source))
+  }
 
   /** See [[Source.summary]]; null for static ones. */
   def summary(session: SparkSession, source: JValue, from: JValue, to: JValue): JValue =
@@ -62,7 +64,7 @@ object Sources {
     case Kind.Files => Some(FileSource)
     case Kind.Delta => Some(DeltaSource)
     case Kind.View => Some(ViewSource)
-    case Kind.Static => None
+    case Kind.Static | Kind.Clock => None
   }
 
   /** What answers for the leaf, else the reason why it cannot be followed. */

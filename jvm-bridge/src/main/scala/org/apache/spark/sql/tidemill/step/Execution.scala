@@ -17,7 +17,7 @@ import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationComm
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.tidemill.base.{Files, Json}
-import org.apache.spark.sql.tidemill.query.Query
+import org.apache.spark.sql.tidemill.query.{Clock, Query}
 
 import org.json4s._
 import org.json4s.JsonDSL._
@@ -52,7 +52,11 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
 
   def run(): JObject = {
     session.withActive {
-      val plan = new Decoder(session, query).decode(request \ "plan", columns)
+      val decoded = new Decoder(session, query).decode(request \ "plan", columns)
+      val plan = request \ "clock" match {
+        case JInt(micros) => Clock.at(decoded, micros.toLong)
+        case _ => decoded
+      }
       val view = option(request \ "view").getOrElse("query")
       val number = request \ "run" match { case JInt(n) => n.toLong; case _ => 0L }
       val label = option(request \ "output").getOrElse("result")

@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.{
 }
 import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, LocalRelation, Project}
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.tidemill.query.{Handle, Query}
+import org.apache.spark.sql.tidemill.query.{Clock, Handle, Query}
 import org.apache.spark.sql.tidemill.sum.ExactSumExpressions
 import org.apache.spark.sql.types._
 
@@ -32,7 +32,7 @@ final class ExpressionDecoder(session: SparkSession, query: Query) {
   private def build(wire: JValue, columns: Columns): Expression = wire \ "col" match {
     case JInt(id) => column(id.toInt, columns)
     case _ => (wire \ "handle", wire \ "fn", wire \ "cast") match {
-        case (JInt(number), _, _) => handle(number.toInt, columns)
+        case (JInt(number), _, _) => handle(number.toInt, wire \ "clock", columns)
         case (_, JString(name), _) => call(name, wire, columns)
         case _ if (wire \ "evaluate") != JNothing => evaluate(wire, columns)
         case (_, _, child: JObject) => cast(build(child, columns), dataType(wire \ "to"))
@@ -51,9 +51,14 @@ final class ExpressionDecoder(session: SparkSession, query: Query) {
       throw new IllegalArgumentException(s"column #$id is not an output of the node's inputs ($known)")
     })
 
-  private def handle(number: Int, columns: Columns): Expression = {
+  /** @param clock microseconds at which what reads the clock is evaluated; absent: when the plan is run */
+  private def handle(number: Int, clock: JValue, columns: Columns): Expression = {
     val Handle(expression, ids) = query.expressions(number)
-    ExpressionDecoder.fresh(replace(expression, ids, columns))
+    val asked = clock match {
+      case JInt(micros) => Clock.at(expression, micros.toLong)
+      case _ => expression
+    }
+    ExpressionDecoder.fresh(replace(asked, ids, columns))
   }
 
   /** An expression of the analysed query with today's attributes in the place of its own. */
