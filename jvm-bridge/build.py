@@ -24,7 +24,8 @@ JAR = HERE.parent / "python" / "tidemill" / "jars" / f"tidemill-spark_{SPARK_MIN
 JARS = Path(pyspark.__file__).parent / "jars"
 STAMP = "META-INF/tidemill-sources"  # inside the jar: hash of what it was made from
 OPTIONS = ["-nobootcp", "-deprecation", "-feature", "-unchecked", "-Werror", "-encoding", "utf8"]
-ERRORS = HERE.parent / "python" / "tidemill" / "errors.json"  # both sides read one table of conditions
+PACKAGE = HERE.parent / "python" / "tidemill"
+SHARED = ("errors.json", "isolated.py")  # files of the package that both sides read: conditions, the start of a process
 
 
 def version() -> str:
@@ -41,7 +42,8 @@ def entries(root: Path) -> list[tuple[str, bytes]]:
 def fingerprint() -> str:
     """Hash of all that goes into the jar: sources, resources, compiler, options, version."""
     digest = hashlib.sha256(repr((pyspark.__version__, version(), OPTIONS, DELTA)).encode())
-    digest.update(ERRORS.read_bytes())
+    for name in SHARED:
+        digest.update((PACKAGE / name).read_bytes())
     for name, content in entries(HERE / "src" / "main"):
         digest.update(name.encode() + b"\0" + content + b"\0")
     return digest.hexdigest()
@@ -76,7 +78,8 @@ def pack(classes: Path, stamp: str, jar_file: Path) -> None:
     """Write classes, resources and manifest into the jar."""
     manifest = f"Manifest-Version: 1.0\r\nImplementation-Title: tidemill\r\nImplementation-Version: {version()}\r\n\r\n"
     content = [("META-INF/MANIFEST.MF", manifest.encode()), (STAMP, stamp.encode()), *entries(classes)]
-    content += [("tidemill/version", version().encode()), ("tidemill/errors.json", ERRORS.read_bytes())]
+    content += [("tidemill/version", version().encode())]
+    content += [(f"tidemill/{name}", (PACKAGE / name).read_bytes()) for name in SHARED]
     resources = HERE / "src" / "main" / "resources"
     content += entries(resources) if resources.exists() else []
     jar_file.parent.mkdir(parents=True, exist_ok=True)

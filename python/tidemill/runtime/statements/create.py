@@ -140,5 +140,5 @@ def _place(files: Files, name: Sequence[str], location: str, *, owned: bool) -> 
 
 
 def _is_folder(files: Files, location: str) -> bool:
-    parent, _, last = location.rstrip("/").rpartition("/")
-    return any(s.folder for s in files.list(parent) if s.name == last)
+    (found,) = files.stat([location])
+    return found is not None and found.folder
