@@ -1,4 +1,4 @@
-"""The README's quick starts, typed as a new user types them, give what the README shows (`...` stands for anything)."""
+"""Quick starts and tutorial, typed as a new user types them, give what the pages show (`...` stands for anything)."""
 
 import os
 import re
@@ -14,8 +14,8 @@ PROMPT = "spark-sql (default)> "
 MORE = "                   > "
 
 
-def blocks(language: str) -> list[str]:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def blocks(language: str, page: str = "README.md") -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
@@ -68,10 +68,9 @@ def quick_start_in_spark_sql(folder: Path, programs: Path) -> None:
     assert not wrong, f"{wrong}\n{done.stderr}"
 
 
-def quick_start_in_pyspark(folder: Path, programs: Path) -> None:
-    """Types the quick start into the Python of an environment, in a folder."""
-    (block,) = blocks("pycon")
-    (folder / "quick_start.txt").write_text(block)
+def quick_start_in_pyspark(folder: Path, programs: Path, page: str = "README.md") -> None:
+    """Types the examples of a page into the Python of an environment, in a folder."""
+    (folder / "quick_start.txt").write_text("\n".join(blocks("pycon", page)), encoding="utf-8")
     code = "import doctest, sys; sys.exit(doctest.testfile(sys.argv[1], False, optionflags=doctest.ELLIPSIS).failed)"
     done = subprocess.run(
         [str(programs / "python"), "-c", code, "quick_start.txt"],
@@ -93,6 +92,11 @@ def test_spark_sql(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_pyspark(tmp_path: Path) -> None:
     quick_start_in_pyspark(tmp_path, Path(sys.executable).parent)
+
+
+@pytest.mark.slow
+def test_the_tutorial(tmp_path: Path) -> None:
+    quick_start_in_pyspark(tmp_path, Path(sys.executable).parent, "docs/start.md")
 
 
 def test_links_lead_somewhere() -> None:
