@@ -13,9 +13,9 @@ from tidemill import notebook
 
 def test_the_life_of_a_view(spark: SparkSession, events: str, oracle: Oracle) -> None:
     view = tidemill.create_incremental_view(spark, "v", "SELECT k, v FROM events", policy="STRICT")
-    above = tidemill.create_incremental_view(spark, f"{events}.`the sum`", "SELECT sum(v) AS s FROM v", deferred=True)
+    above = tidemill.create_incremental_view(spark, f"{events}.above", "SELECT sum(v) AS s FROM v", deferred=True)
     assert str(tidemill.IncrementalView.list(spark)) == (
-        f"[IncrementalView({events}.`the sum`), IncrementalView({events}.v)]"
+        f"[IncrementalView({events}.above), IncrementalView({events}.v)]"
     )
     assert [str(found) for found in tidemill.IncrementalView.list(spark, events, "v*")] == [
         f"IncrementalView({events}.v)"
