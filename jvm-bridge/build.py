@@ -15,16 +15,14 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-import pyspark
-from dependencies import DELTA, delta_classpath, java_program
+from dependencies import DELTA, PYSPARK, SPARK_MINOR, delta_classpath, java_program, spark_jars
 
 HERE = Path(__file__).resolve().parent
-SPARK_MINOR = ".".join(pyspark.__version__.split(".")[:2])
 JAR = HERE.parent / "python" / "tidemill" / "jars" / f"tidemill-spark_{SPARK_MINOR}_2.13.jar"
-JARS = Path(pyspark.__file__).parent / "jars"
 STAMP = "META-INF/tidemill-sources"  # inside the jar: hash of what it was made from
 OPTIONS = ["-nobootcp", "-deprecation", "-feature", "-unchecked", "-Werror", "-encoding", "utf8"]
-ERRORS = HERE.parent / "python" / "tidemill" / "errors.json"  # both sides read one table of conditions
+PACKAGE = HERE.parent / "python" / "tidemill"
+SHARED = ("errors.json", "isolated.py")  # files of the package that both sides read: conditions, the start of a process
 
 
 def version() -> str:
@@ -40,8 +38,9 @@ def entries(root: Path) -> list[tuple[str, bytes]]:
 
 def fingerprint() -> str:
     """Hash of all that goes into the jar: sources, resources, compiler, options, version."""
-    digest = hashlib.sha256(repr((pyspark.__version__, version(), OPTIONS, DELTA)).encode())
-    digest.update(ERRORS.read_bytes())
+    digest = hashlib.sha256(repr((PYSPARK, version(), OPTIONS, DELTA)).encode())
+    for name in SHARED:
+        digest.update((PACKAGE / name).read_bytes())
     for name, content in entries(HERE / "src" / "main"):
         digest.update(name.encode() + b"\0" + content + b"\0")
     return digest.hexdigest()
@@ -57,7 +56,7 @@ def current(jar_file: Path) -> bool:
 
 def java(*arguments: str) -> None:
     """Run a main class from PySpark's jars; its messages go to our stderr, its failure ends this program."""
-    command = [java_program(), "-Xss8m", "-Xmx1g", "-cp", f"{JARS}/*", *arguments]
+    command = [java_program(), "-Xss8m", "-Xmx1g", "-cp", f"{spark_jars()}/*", *arguments]
     done = subprocess.run(command, check=False, stdout=sys.stderr)
     if done.returncode:
         sys.exit(done.returncode)
@@ -68,7 +67,7 @@ def compile_to(folder: Path) -> None:
     sources = sorted(str(p) for p in (HERE / "src" / "main" / "scala").rglob("*.scala"))
     if not sources:
         sys.exit("jvm-bridge: no Scala sources")
-    classpath = os.pathsep.join(str(p) for p in [*sorted(JARS.glob("*.jar")), *delta_classpath()])
+    classpath = os.pathsep.join(str(p) for p in [*sorted(spark_jars().glob("*.jar")), *delta_classpath()])
     java("scala.tools.nsc.Main", *OPTIONS, "-classpath", classpath, "-d", str(folder), *sources)
 
 
@@ -76,7 +75,8 @@ def pack(classes: Path, stamp: str, jar_file: Path) -> None:
     """Write classes, resources and manifest into the jar."""
     manifest = f"Manifest-Version: 1.0\r\nImplementation-Title: tidemill\r\nImplementation-Version: {version()}\r\n\r\n"
     content = [("META-INF/MANIFEST.MF", manifest.encode()), (STAMP, stamp.encode()), *entries(classes)]
-    content += [("tidemill/version", version().encode()), ("tidemill/errors.json", ERRORS.read_bytes())]
+    content += [("tidemill/version", version().encode())]
+    content += [(f"tidemill/{name}", (PACKAGE / name).read_bytes()) for name in SHARED]
     resources = HERE / "src" / "main" / "resources"
     content += entries(resources) if resources.exists() else []
     jar_file.parent.mkdir(parents=True, exist_ok=True)

@@ -8,15 +8,38 @@ Usage: python jvm-bridge/dependencies.py      prints Delta's jars, one per line
 
 import os
 import re
+import shutil
 import subprocess
 import tempfile
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-import pyspark
-
-SPARK_MINOR = ".".join(pyspark.__version__.split(".")[:2])
-ATTACH = Path(__file__).resolve().parent.parent / "python" / "tidemill" / "driver" / "attach.py"
+ROOT = Path(__file__).resolve().parent.parent
+ATTACH = ROOT / "python" / "tidemill" / "driver" / "attach.py"
 NEEDED = ("delta-", "unitycatalog-")  # what PySpark does not bring itself
+
+
+def pyspark_version() -> str:
+    """The PySpark that the jar is for, read from pyproject.toml: it need not be installed yet."""
+    found = re.search(r'^ *"pyspark==([0-9.]+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    if found is None:
+        raise SystemExit("jvm-bridge: pyproject.toml pins no PySpark")
+    return found[1]
+
+
+PYSPARK = pyspark_version()
+SPARK_MINOR = ".".join(PYSPARK.split(".")[:2])
+
+
+def spark_jars() -> Path:
+    """The folder of the jars of the installed PySpark: Spark, the Scala compiler, Ivy."""
+    try:
+        installed = distribution("pyspark")
+    except PackageNotFoundError:
+        raise SystemExit(f"jvm-bridge: PySpark {PYSPARK} is needed to make the jar, and is not installed") from None
+    if installed.version != PYSPARK:
+        raise SystemExit(f"jvm-bridge: PySpark {PYSPARK} is needed to make the jar; {installed.version} is installed")
+    return Path(str(installed.locate_file("pyspark/jars")))
 
 
 def delta_version() -> str:
@@ -35,9 +58,13 @@ DELTA = ("io.delta", f"delta-spark_{SPARK_MINOR}_2.13", delta_version())
 
 
 def java_program() -> str:
-    """The `java` of JAVA_HOME where that is set, else the one on the path."""
+    """The `java` of JAVA_HOME where that is set, else the one on the path. Ends the program if there is none."""
     home = os.environ.get("JAVA_HOME")
-    return str(Path(home) / "bin" / "java") if home else "java"
+    found = shutil.which(str(Path(home) / "bin" / "java") if home else "java")
+    if found is None:
+        where = f"{home}/bin/java (JAVA_HOME) does not exist" if home else "there is no java on the path"
+        raise SystemExit(f"jvm-bridge: Java 17 is needed to make the jar: {where}")
+    return found
 
 
 def delta_classpath() -> list[Path]:
@@ -56,7 +83,7 @@ def jars_of(module: tuple[str, str, str]) -> list[Path]:
 
 
 def _retrieve(module: tuple[str, str, str], folder: Path) -> None:
-    jars = Path(pyspark.__file__).parent / "jars"
+    jars = spark_jars()
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as work:  # Ivy leaves files in its working folder
         command = [java_program(), "-cp", f"{jars}/*", "org.apache.ivy.Main", "-confs", "default", "-mode", "dynamic"]

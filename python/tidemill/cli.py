@@ -5,21 +5,27 @@ tidemill explain FILE                show the plan of the CREATE INCREMENTAL VIE
 tidemill calibrate [--output FILE]   measure the cost model's constants on this machine (docs/costs.md)
 tidemill debug COMMAND ...           show the optimiser's work, step by step, without Spark (docs/debugging.md)
 tidemill jar                         print the path of the jar, for spark-submit --jars
+tidemill --version                   print the version
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from tidemill.version import __version__
+
 LATER = {
     "run": "the scheduler as a service comes in a later version; fire points with REFRESH INCREMENTAL VIEW name AT n",
 }
 PYTHON = "spark.tidemill.python"
+SHELL = {"spark.sql.cli.print.header": "true", "spark.tidemill.answers": "text"}
+"""Settings of `tidemill sql`, for people, unless other ones are given."""
 # spark-submit's own options for what the builder knows as settings.
 OPTIONS = {"--jars": "spark.jars", "--packages": "spark.jars.packages"}
 
@@ -29,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="tidemill", description="Incremental views for Spark SQL.", allow_abbrev=False
     )
+    parser.add_argument("--version", action="version", version=f"tidemill {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     sql = commands.add_parser(
         "sql", help="spark-sql with everything set; other options are its own", allow_abbrev=False
@@ -50,11 +57,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in LATER:
         commands.add_parser(name, help="not in this version", allow_abbrev=False)
     arguments, rest = parser.parse_known_args(argv)
+    if "--" in rest[:1]:
+        rest = rest[1:]  # as in `tidemill sql -- -f statements.sql`; spark-sql would take all behind it for nothing
 
     if arguments.command == "sql":
-        spark_sql(arguments.formats, rest)
+        spark_sql(arguments.formats, rest, SHELL)
     if arguments.command == "explain":
-        text = explain_text(arguments.file.read_text(encoding="utf-8"), "JSON" if arguments.json else "PLAN")
+        try:
+            statements = arguments.file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            sys.exit(
+                f"tidemill explain: {arguments.file}: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}"
+            )
+        text = explain_text(statements, "JSON" if arguments.json else "PLAN")
         spark_sql(arguments.formats, [*rest, "-S", "-e", text])
     if arguments.command == "debug":
         from tidemill.debug.commands import debug
@@ -71,7 +86,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run_calibration(arguments.output, arguments.rounds, given)
     from tidemill.driver.jar import jar_path
 
-    print(jar_path())
+    try:
+        print(jar_path())
+    except FileNotFoundError as error:
+        sys.exit(f"tidemill: {error}")
     return 0
 
 
@@ -108,23 +126,40 @@ def run_calibration(output: Path, rounds: int, given: Mapping[str, str]) -> int:
     return 0
 
 
-def spark_sql(formats: str, options: Sequence[str]) -> NoReturn:
-    """Becomes PySpark's spark-sql with Tidemill's settings added to those in `options`."""
+def spark_sql(formats: str, options: Sequence[str], defaults: Mapping[str, str] | None = None) -> NoReturn:
+    """Becomes PySpark's spark-sql with Tidemill's settings and `defaults` added to those in `options`."""
     import pyspark
 
+    if (missing := no_java()) is not None:
+        sys.exit(f"tidemill: {missing}")
     home = Path(pyspark.__file__).parent
     try:
-        command = [str(home / "bin" / "spark-sql"), *spark_sql_options(formats.split(",") if formats else [], options)]
+        command = [
+            str(home / "bin" / "spark-sql"),
+            *spark_sql_options(formats.split(",") if formats else [], options, defaults),
+        ]
     except (ValueError, FileNotFoundError) as error:
         sys.exit(f"tidemill: {error}")
     # The jar is for exactly this Spark, whatever other one SPARK_HOME may name.
     os.execve(command[0], command, {**os.environ, "SPARK_HOME": str(home)})
 
 
-def spark_sql_options(formats: Sequence[str], options: Sequence[str]) -> list[str]:
+def no_java() -> str | None:
+    """Returns what to do if there is no Java that spark-sql would start; None if there is one."""
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which(str(Path(home, "bin", "java")) if home else "java") is not None:
+        return None
+    found = f"JAVA_HOME is {home}, and there is no bin/java in it" if home else "there is no java on the PATH"
+    return f"Spark needs Java 17 or later, but {found}. Install one, or set JAVA_HOME to it"
+
+
+def spark_sql_options(
+    formats: Sequence[str], options: Sequence[str], defaults: Mapping[str, str] | None = None
+) -> list[str]:
     """Returns the options with Tidemill's settings added as `tidemill.configure` adds them.
 
-    Lists of jars, packages and extensions in `options` are added to, not replaced.
+    Lists of jars, packages and extensions in `options` are added to, not replaced. `defaults` are settings for what
+    `options` does not set.
     """
     from pyspark.sql import SparkSession
 
@@ -135,7 +170,7 @@ def spark_sql_options(formats: Sequence[str], options: Sequence[str]) -> list[st
     for name, value in given.items():
         builder.config(name, value)
     configure(builder, formats)
-    settings: dict[str, str] = {PYTHON: sys.executable, **builder._options}
+    settings: dict[str, str] = {PYTHON: sys.executable, **(defaults or {}), **builder._options}
     return [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")] + others
 
 

@@ -65,6 +65,15 @@ SETTINGS: tuple[Setting, ...] = (
         "startup",
         "Whether this application fires the schedules of its views. Without it they are refreshed by hand.",
     ),
+    Setting(
+        f"{PREFIX}answers",
+        "choice",
+        "columns",
+        "session",
+        "`columns`: REFRESH and SHOW REFRESHES answer with columns, and CREATE with nothing. `text`: they answer with "
+        "lines for people, and CREATE says what it did. `tidemill sql` sets `text`.",
+        ("columns", "text"),
+    ),
     *map(_pack_toggle, built_in_packs()),
     Setting(
         f"{PREFIX}method.prefer",
@@ -179,6 +188,7 @@ class PlannerSettings:
             raise _error(f"{PREFIX}method.prefer", prefer, "one of " + ", ".join(packs))
         if prefer is not None and prefer not in enabled:
             raise _error(f"{PREFIX}method.prefer", prefer, f"an enabled pack ({_toggle(prefer)} is false)")
+        _choice(known[f"{PREFIX}answers"], values)  # read by the session's own statements, checked here
         return cls(
             packs=enabled,
             prefer=prefer,

@@ -83,7 +83,7 @@ def test_a_plan_that_lost_to_a_full_run_is_an_alternative() -> None:
     much = SourceChange(changed=True, old_readable=True, rows=1e7, inserts=9e6, deletes=9e6)
     query = parse_query(EXTREMA)
     full = plan_run(PlanRequest(query, "AUTO", {0: much}, frozenset(), first=False, full_reason=None))
-    assert (full.kind, full.reason) == ("FULL", "COST")
+    assert (full.kind, (full.reason or "").partition(":")[0]) == ("FULL", "COST")
     assert "affected" in {a["pack"] for a in document(full, {})["alternatives"]}
 
 

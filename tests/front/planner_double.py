@@ -58,7 +58,7 @@ class Double(Endpoint):
     def _execute(self, jvm: Jvm, statement: dict[str, Any], sql: str) -> dict[str, Any]:
         assert statement == {"kind": "test"}
         if "missing" in sql:
-            raise TidemillError("TIDEMILL_NOT_FOUND", {"view": "missing"})
+            raise TidemillError("TIDEMILL_NOT_FOUND", {"view": "missing", "catalog": "the catalog"})
         if "spark error" in sql:
             jvm.session.sql("SELECT no_such_column FROM range(3)")
         if "python error" in sql:

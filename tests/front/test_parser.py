@@ -35,6 +35,11 @@ OWNED = [
     "create or replace incremental view v",
     "REFRESH INCREMENTAL VIEW v",
     "VERIFY INCREMENTAL VIEW v;",
+    "CREATE MATERIALIZED INCREMENTAL VIEW v",
+    "CREATE OR REPLACE MATERIALIZED INCREMENTAL VIEW v",
+    "CREATE INCREMENTAL TABLE v",
+    "REFRESH INCREMENTAL v",
+    "DROP INCREMENTAL v",
     "ALTER INCREMENTAL VIEW v SUSPEND ; ;",
     "VACUUM INCREMENTAL VIEW v DRY RUN",
     "DROP INCREMENTAL VIEW IF EXISTS v",
@@ -155,7 +160,7 @@ def test_errors_of_a_run(front: SparkSession, caplog: pytest.LogCaptureFixture) 
     error = refusal(front, "REFRESH INCREMENTAL VIEW missing")
     assert not isinstance(error, ParseException)
     assert (error.getCondition(), error.getSqlState()) == ("TIDEMILL_NOT_FOUND", "42P01")
-    assert error.getMessageParameters() == {"view": "missing"}
+    assert error.getMessageParameters() == {"view": "missing", "catalog": "the catalog"}
     spark_error = refusal(front, "REFRESH INCREMENTAL VIEW v /* spark error */")
     assert spark_error.getCondition() == "UNRESOLVED_COLUMN.WITH_SUGGESTION"
     assert (spark_error.getMessageParameters() or {})["objectName"] == "`no_such_column`"

@@ -7,13 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
+from tests.front.traps import lay_traps
 from tidemill.driver.attach import EXTENSION
 from tidemill.driver.jar import jar_path
 
 pytestmark = pytest.mark.jvm
 
+HOME = str(Path(pyspark.__file__).parent)
+"""As `tidemill sql` sets it. Without it, Spark's own script starts a Python to find it."""
 DOUBLE = Path(__file__).with_name("planner_double.py")
 
 
@@ -31,15 +35,17 @@ def command_of(folder: Path, python: Path) -> list[str]:
     return command + [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **more}
 
 
-def spark_sql(folder: Path, python: Path, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+def spark_sql(
+    folder: Path, python: Path, *arguments: str, text: str = "", **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Runs spark-sql in a folder of its own."""
     command = [*command_of(folder, python), *arguments]
     return subprocess.run(
-        command, cwd=folder, env=environment(), input=text, capture_output=True, text=True, timeout=300
+        command, cwd=folder, env=environment(**variables), input=text, capture_output=True, text=True, timeout=300
     )
 
 
@@ -93,18 +99,30 @@ def test_prompt_survives_errors_and_a_dead_planner(tmp_path: Path, double: Path)
 
 
 def test_an_interpreter_without_tidemill(tmp_path: Path) -> None:
+    """It is told the token by its standard input, and the token stands nowhere else."""
     script = tmp_path / "python"
-    script.write_text("#!/bin/sh\necho No module named tidemill\nexit 1\n")
+    script.write_text(
+        "#!/bin/sh\nread port token\necho $token > token\nenv > environment\necho $@ > arguments\n"
+        "echo No module named tidemill\nexit 1\n"
+    )
     script.chmod(0o755)
-    done = spark_sql(tmp_path, script, "-e", "SHOW INCREMENTAL VIEWS")
+    log = ("--conf", f"spark.eventLog.dir={tmp_path}", "--conf", "spark.eventLog.enabled=true")
+    done = spark_sql(tmp_path, script, *log, "-e", "SHOW INCREMENTAL VIEWS; SET -v; SHOW INCREMENTAL VIEWS")
     assert done.returncode == 1
     assert f"cannot be started with {script}" in done.stderr
     assert "No module named tidemill" in done.stderr
     assert "spark.tidemill.python" in done.stderr
+    token = (tmp_path / "token").read_text().strip()
+    assert len(token) > 40
+    assert "tidemill.driver.process" in (tmp_path / "arguments").read_text()
+    assert token not in done.stdout + done.stderr
+    files = {file for file in tmp_path.rglob("*") if file.is_file() and token.encode() in file.read_bytes()}
+    assert files == {tmp_path / "token"}, "neither arguments nor environment nor event log"
 
 
 def test_a_view_from_a_file_of_statements(tmp_path: Path) -> None:
-    """Needs all parts of Tidemill."""
+    """Needs all parts of Tidemill. The folder is one that others may write to."""
+    seen = lay_traps(tmp_path)
     file = tmp_path / "statements.sql"
     file.write_text(
         "CREATE TABLE t (a INT, b INT) USING parquet;\n"
@@ -114,9 +132,10 @@ def test_a_view_from_a_file_of_statements(tmp_path: Path) -> None:
         "REFRESH INCREMENTAL VIEW v;\n"
         "SELECT * FROM v ORDER BY a;\n"
     )
-    done = spark_sql(tmp_path, Path(sys.executable), "-f", str(file))
+    done = spark_sql(tmp_path, Path(sys.executable), "-f", str(file), PYTHONPATH=":.", SPARK_HOME=HOME)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-2:] == ["1\t10", "2\t7"]
+    assert not seen.exists(), seen.read_text()
 
 
 @pytest.mark.slow

@@ -69,7 +69,7 @@ def test_errors_bring_condition_state_and_pointer(jdbc: Connection) -> None:
     assert "[TIDEMILL_NOT_FOUND]" in missing.message
     syntax = refusal(jdbc, "CREATE INCREMENTAL VIEW w\n SCHEDULE (ON DEMAN) AS SELECT 1")
     assert syntax.state == "42601"
-    assert "(line 2, pos 11)" in syntax.message
+    assert "(line 2, pos 14)" in syntax.message
     assert "-----------^^^" in syntax.message
     assert jdbc.sql("SHOW INCREMENTAL VIEWS") == []
 

@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+import tidemill
 from tidemill import cli
 from tidemill.driver.attach import EXTENSION
 from tidemill.driver.jar import jar_path
+from tidemill.version import __version__
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +67,67 @@ def test_calibrate_takes_settings_and_nothing_else(monkeypatch: pytest.MonkeyPat
         with pytest.raises(SystemExit):
             cli.main(["calibrate", *refused])
     assert len(calls) == 1
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"tidemill {__version__}\n")
+
+
+@pytest.mark.parametrize("dashes", [[], ["--"]])
+def test_a_file_of_statements_is_run(monkeypatch: pytest.MonkeyPatch, dashes: list[str]) -> None:
+    commands: list[list[str]] = []
+
+    def become(program: str, command: list[str], environment: dict[str, str]) -> None:
+        commands.append(command)
+        raise SystemExit
+
+    monkeypatch.setattr("os.execve", become, raising=False)
+    with pytest.raises(SystemExit):
+        cli.main(["sql", *dashes, "-f", "x.sql"])
+    assert commands[0][-2:] == ["-f", "x.sql"]
+    assert "--" not in commands[0]
+    assert settings_of(commands[0][1:]).items() >= cli.SHELL.items()
+    with pytest.raises(SystemExit):
+        cli.main(["sql", "--conf", "spark.tidemill.answers=columns"])
+    assert settings_of(commands[1][1:])["spark.tidemill.answers"] == "columns"
+
+
+@pytest.mark.parametrize("home", [None, "/nowhere"])
+def test_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: str | None) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    if home is not None:
+        monkeypatch.setenv("JAVA_HOME", home)
+    with pytest.raises(SystemExit, match="Spark needs Java 17 or later, but") as ended:
+        cli.main(["sql"])
+    assert (home or "PATH") in str(ended.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"nofile\.sql: No such file"):
+        cli.main(["explain", str(tmp_path / "nofile.sql")])
+    (tmp_path / "binary.sql").write_bytes(b"\xff\xfe")
+    with pytest.raises(SystemExit, match="not UTF-8"):
+        cli.main(["explain", str(tmp_path / "binary.sql")])
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [([], "not complete: .* is missing.*build.sh jar"), (["tidemill-spark_3.5_2.13.jar"], "is for PySpark 3.5, but")],
+)
+def test_without_the_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, others: list[str], said: str) -> None:
+    (tmp_path / "jars").mkdir()
+    for name in others:
+        (tmp_path / "jars" / name).touch()
+    monkeypatch.setattr("tidemill.driver.jar.__file__", str(tmp_path / "driver" / "jar.py"))
+    with pytest.raises(SystemExit, match=f"tidemill: .*{said}"):
+        cli.main(["jar"])
+    with pytest.raises(FileNotFoundError, match=said):
+        tidemill.configure(SparkSession.Builder())
+    with pytest.raises(SystemExit, match=said):
+        cli.main(["sql"])
 
 
 def test_explain_needs_a_statement(tmp_path: Path) -> None:

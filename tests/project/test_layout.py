@@ -11,12 +11,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "python" / "tidemill"
 ROOMS = (
-    *("errors", "version"),
+    *("errors", "version", "isolated"),
     *("plan", "wire", "text", "tvr", "memo", "rule", "settings", "cost"),
     *(f"search.{room}" for room in ("contract", "space", "choose", "keep", "lower", "runs", "service")),
     *("explain", "debug", "sql", "bridge", "sources"),
     *(f"runtime.{room}" for room in ("storage", "view", "before", "run", "judge", "load", "statements")),
-    *("driver", "calibrate", "view", "cli"),
+    *("driver", "calibrate", "notebook", "view", "cli"),
 )
 """Folders, and files that lie in none, from the bottom up: each may import only those before it."""
 PLANNER = ROOMS[ROOMS.index("plan") : ROOMS.index("sql")]

@@ -1,4 +1,4 @@
-"""The README's quick starts, typed as a new user types them, give what the README shows (`...` stands for anything)."""
+"""Quick starts and tutorial, typed as a new user types them, give what the pages show (`...` stands for anything)."""
 
 import os
 import re
@@ -14,8 +14,8 @@ PROMPT = "spark-sql (default)> "
 MORE = "                   > "
 
 
-def blocks(language: str) -> list[str]:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def blocks(language: str, page: str = "README.md") -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
@@ -41,36 +41,40 @@ def matches(shown: str, given: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, shown.split("..."))), given) is not None
 
 
+def without_codes(text: str) -> str:
+    """Without the lines that spark-sql prints in place of a header for statements without an answer."""
+    return "".join(line for line in text.splitlines(keepends=True) if line.strip() != "Response code")
+
+
 def environment() -> dict[str, str]:
     """A new user's: nothing of this test run's Spark."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
 
 
-@pytest.mark.slow
-def test_spark_sql(tmp_path: Path) -> None:
+def quick_start_in_spark_sql(folder: Path, programs: Path) -> None:
+    """Types the quick start into the `tidemill sql` of an environment, in a folder."""
     (block,) = blocks("console")
     typed = list(session(block))
     assert len(typed) > 10
     script = "".join(f"{statement}\n" for statement, _ in typed)
-    command = [str(Path(sys.executable).parent / "tidemill"), "sql", "-S", "--master", "local[2]"]
+    command = [str(programs / "tidemill"), "sql", "-S", "--master", "local[2]"]
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment(), input=script, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=folder, env=environment(), input=script, capture_output=True, text=True, timeout=300, check=False
     )
     given = done.stdout.split(PROMPT)[1:]
     assert len(given) > len(typed), done.stdout + done.stderr
-    outputs = [after_echo(statement, part) for (statement, _), part in zip(typed, given, strict=False)]
+    outputs = [without_codes(after_echo(s, part)).rstrip("\n") for (s, _), part in zip(typed, given, strict=False)]
     wrong = [(s, shown, got) for (s, shown), got in zip(typed, outputs, strict=True) if not matches(shown, got)]
-    assert not wrong, done.stderr
+    assert not wrong, f"{wrong}\n{done.stderr}"
 
 
-@pytest.mark.slow
-def test_pyspark(tmp_path: Path) -> None:
-    (block,) = blocks("pycon")
-    (tmp_path / "quick_start.txt").write_text(block)
+def quick_start_in_pyspark(folder: Path, programs: Path, page: str = "README.md") -> None:
+    """Types the examples of a page into the Python of an environment, in a folder."""
+    (folder / "quick_start.txt").write_text("\n".join(blocks("pycon", page)), encoding="utf-8")
     code = "import doctest, sys; sys.exit(doctest.testfile(sys.argv[1], False, optionflags=doctest.ELLIPSIS).failed)"
     done = subprocess.run(
-        [sys.executable, "-c", code, "quick_start.txt"],
-        cwd=tmp_path,
+        [str(programs / "python"), "-c", code, "quick_start.txt"],
+        cwd=folder,
         env=environment(),
         capture_output=True,
         text=True,
@@ -78,6 +82,21 @@ def test_pyspark(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_spark_sql(tmp_path: Path) -> None:
+    quick_start_in_spark_sql(tmp_path, Path(sys.executable).parent)
+
+
+@pytest.mark.slow
+def test_pyspark(tmp_path: Path) -> None:
+    quick_start_in_pyspark(tmp_path, Path(sys.executable).parent)
+
+
+@pytest.mark.slow
+def test_the_tutorial(tmp_path: Path) -> None:
+    quick_start_in_pyspark(tmp_path, Path(sys.executable).parent, "docs/start.md")
 
 
 def test_links_lead_somewhere() -> None:

@@ -20,8 +20,11 @@ def tables(spark: SparkSession) -> set[str]:
     return {r.tableName for r in spark.sql("SHOW TABLES").collect()}
 
 
-def test_a_view_is_a_table_of_its_columns(spark: SparkSession, sales: str, oracle: Oracle) -> None:
+def test_a_view_is_a_table_of_its_columns(spark: SparkSession, sales: str, oracle: Oracle, warned: list[str]) -> None:
     spark.sql(f"CREATE INCREMENTAL VIEW summary COMMENT 'by category' SCHEDULE (ON DEMAND) AS {SUMMARY}")
+    name_ends, *_ = warned
+    assert "the name ends with this process" in name_ends
+    assert f"LOCATION '{location_of(spark, 'summary')}'" in name_ends.replace("file:", "")
     assert spark.table("summary").columns == ["cat", "gross", "n"]
     assert [t.typeName() for t in (f.dataType for f in spark.table("summary").schema.fields)] == [
         "string",

@@ -124,7 +124,9 @@ def test_not_incremental_names_operator_and_reason(events: str, fails: Fails) ->
     ],
 )
 def test_names_that_are_no_incremental_view(events: str, fails: Fails, statement: str) -> None:
-    assert fails(statement.format("nope"), "TIDEMILL_NOT_FOUND").getSqlState() == "42P01"
+    missing = fails(statement.format("nope"), "TIDEMILL_NOT_FOUND")
+    assert missing.getSqlState() == "42P01"
+    assert "cannot be found in the in-memory catalog of this process" in str(missing)
     fails(statement.format("no_such_database.v"), "TIDEMILL_NOT_FOUND")
     assert fails(statement.format("events"), "TIDEMILL_NOT_AN_INCREMENTAL_VIEW").getSqlState() == "42809"
 
@@ -192,3 +194,40 @@ def test_a_failed_refresh_leaves_nothing(spark: SparkSession, db: str, fails: Fa
     row = spark.sql("REFRESH INCREMENTAL VIEW v").first()
     assert row is not None
     assert row.kind in ("NO_DATA", "INCREMENTAL")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE INCREMENTAL VIEW w\n  REFRESH POLICY FULL AS\n    SELECT k, nope FROM events",
+        "CREATE OR REPLACE INCREMENTAL VIEW v -- \N{CRAB}\nAS\n    SELECT k, nope FROM events",
+        "ALTER INCREMENTAL VIEW v\n AS\n    SELECT k, nope FROM events;",
+        "EXPLAIN INCREMENTAL\n\n    SELECT k, nope FROM events",
+    ],
+)
+def test_errors_of_the_query_point_into_the_statement(
+    spark: SparkSession, events: str, fails: Fails, statement: str
+) -> None:
+    if " v" in statement:
+        spark.sql("CREATE INCREMENTAL VIEW v INITIALIZE DEFERRED AS SELECT k FROM events")
+    assert "line 3 pos 14" in str(fails(statement, "UNRESOLVED_COLUMN.WITH_SUGGESTION"))
+
+
+def test_answers_as_text(spark: SparkSession, events: str) -> None:
+    """As `tidemill sql` asks for them."""
+    spark.conf.set("spark.tidemill.answers", "text")
+    try:
+        create = "CREATE INCREMENTAL VIEW IF NOT EXISTS v REFRESH POLICY INCREMENTAL AS SELECT k, v FROM events"
+        (made,) = spark.sql(create).collect()
+        assert made.created.startswith(f"spark_catalog.{events}.v is created and holds 4 rows: run 0, ")
+        (again,) = spark.sql(create).collect()
+        assert again.created == f"spark_catalog.{events}.v was there already, with its run 0; nothing was loaded"
+        spark.sql("INSERT INTO events VALUES (5, 5, 'x')")
+        run = {r.run.split()[0]: r.run.split(maxsplit=1)[1] for r in spark.sql("REFRESH INCREMENTAL VIEW v").collect()}
+        assert (run["run"], run["kind"], run["rows_in"], run["rows_out"]) == ("1", "INCREMENTAL", "+1 -0", "+1 -0")
+        head, *runs = [r.refreshes for r in spark.sql("SHOW REFRESHES IN v").collect()]
+        assert head.startswith("run  kind         reason  rows_in")
+        assert [line.split()[:3] for line in runs] == [["1", "INCREMENTAL", "-"], ["0", "FULL", "FIRST"]]
+    finally:
+        spark.conf.unset("spark.tidemill.answers")
+    assert spark.sql("REFRESH INCREMENTAL VIEW v").first()["kind"] == "NO_DATA"  # type: ignore[index]  # one row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -55,7 +56,8 @@ def test_auto_goes_full_where_that_is_cheaper_and_says_so(
     assert "recompute" not in small.methods
     spark.sql("UPDATE numbers SET v = v + 1")
     large = refresh("v")
-    assert (large.kind, large.reason, large.methods) == ("FULL", "COST", ["recompute"])
+    assert (large.kind, large.methods) == ("FULL", ["recompute"])
+    assert re.fullmatch(r"COST: full \d+ ms, incremental \d+ ms", large.reason or "")
     oracle("v", query)
 
 

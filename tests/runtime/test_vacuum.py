@@ -67,6 +67,40 @@ def test_only_what_nothing_needs_goes(spark: SparkSession, view: str, oracle: Or
     oracle("v", BY_KEY)
 
 
+def test_symbolic_links_are_not_followed(spark: SparkSession, view: str, tmp_path: Path) -> None:
+    """Whatever they lead to stays, under VACUUM and under DROP; so do the links themselves, until DROP."""
+    root = folder(spark, view)
+    others = tmp_path / "others"
+    (others / "empty" / "within").mkdir(parents=True)
+    for name in ("file", "1.parquet", "2.json.tmp"):
+        (others / name).write_text("of another")
+    links = [
+        root / "data-0000000007-abcdef01",
+        root / "k=1",
+        root / "link.parquet",
+        *(root / "_tidemill" / name for name in ("delta", "state", "log/0", "definition/x", "leases/1.json.tmp", "x")),
+    ]
+    for link in links:
+        link.parent.mkdir(exist_ok=True)
+        if not link.exists():
+            link.symlink_to(others / "file" if link.suffix else others)
+    there = sorted(tmp_path.rglob("*"))
+    refresh(spark)
+    vacuum(spark, "RETAIN 0 HOURS DRY RUN")
+    assert [path for path in vacuum(spark) if "others" in path or Path(path.removeprefix("file:")) in links] == []
+    assert sorted(tmp_path.rglob("*")) == there
+    assert [link for link in links if not link.exists()] == []
+    inner = root / "_tidemill"
+    inner.rename(tmp_path / "inner")
+    inner.symlink_to(tmp_path / "inner")
+    there = sorted(path for path in tmp_path.rglob("*") if "writers" not in str(path))
+    vacuum(spark)
+    assert spark.table(view).count() == 3
+    spark.sql("DROP INCREMENTAL VIEW v")
+    assert not root.exists()
+    assert sorted(path for path in tmp_path.rglob("*") if "writers" not in str(path)) == there
+
+
 def test_orphans_go_and_what_a_live_writer_wrote_stays(spark: SparkSession, view: str) -> None:
     from tidemill.runtime.storage import writers
     from tidemill.runtime.storage.files import Files

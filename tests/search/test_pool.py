@@ -209,7 +209,7 @@ def test_it_ends_with_the_planner() -> None:
 
 
 def path() -> dict[str, str]:
-    return search_pool.environment(os.environ, sys.path)
+    return search_pool.environment(os.environ, sys.path, os.getcwd())
 
 
 def test_it_knows_no_way_to_the_jvm(pool: SearchPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,15 +40,15 @@ def test_condition_is_complete(name: str) -> None:
 
 
 def test_message_and_envelope() -> None:
-    error = TidemillError("TIDEMILL_NOT_FOUND", {"view": "`a`.`<view>`"}, (2, 5))
-    text = "[TIDEMILL_NOT_FOUND] The incremental view `a`.`<view>` cannot be found. SQLSTATE: 42P01"
+    error = TidemillError("TIDEMILL_NOT_FOUND", {"view": "`a`.`<view>`", "catalog": "c"}, (2, 5))
+    text = "[TIDEMILL_NOT_FOUND] The incremental view `a`.`<view>` cannot be found in c. SQLSTATE: 42P01"
     assert str(error) == error.message == text
     assert error.envelope() == {
         "error": {
             "condition": "TIDEMILL_NOT_FOUND",
             "sqlState": "42P01",
             "message": text,
-            "parameters": {"view": "`a`.`<view>`"},
+            "parameters": {"view": "`a`.`<view>`", "catalog": "c"},
             "start": 2,
             "stop": 5,
         }

@@ -55,6 +55,7 @@ PLAIN = Create(V, ON_DEMAND, "SELECT 1")
 
 STATEMENTS: list[tuple[str, Statement]] = [
     ("CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS SELECT 1", PLAIN),
+    ("CREATE INCREMENTAL VIEW v AS SELECT 1", PLAIN),
     ("create incremental view v schedule (on demand) as SELECT 1", PLAIN),
     ("CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS SELECT 1 ; ; -- done", PLAIN),
     (

@@ -46,12 +46,17 @@ class Jvm:
     """One session of the JVM, for one call of the planner. It is cheap to make."""
 
     def __init__(
-        self, client: GatewayClient, session: JavaObject, interrupted: Callable[[], bool] = lambda: False
+        self,
+        client: GatewayClient,
+        session: JavaObject,
+        interrupted: Callable[[], bool] = lambda: False,
+        statement: str = "",
     ) -> None:
-        """`interrupted`: returns True once the user has interrupted the call."""
+        """`interrupted`: returns True once the user has interrupted the call. `statement`: the text executed."""
         self._client = client
         self._session = session
         self._interrupted = interrupted
+        self.statement = statement
         self._bridge = JavaClass(BRIDGE, client)
 
     @property
@@ -84,7 +89,7 @@ class Jvm:
     def clone(self, confs: Mapping[str, str | None]) -> Jvm:
         """Returns a clone of the session with these settings (None: unset). This session stays as it is."""
         session = self._bridge.cloneSession(self._session, json.dumps(dict(confs)))
-        return Jvm(self._client, session, self._interrupted)
+        return Jvm(self._client, session, self._interrupted, self.statement)
 
 
 def keep(client: GatewayClient, throwable: JavaObject) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidemill.driver.callbacks import guard_callbacks
 from tidemill.driver.jar import SCALA, jar_path
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def _start_callbacks(gateway: Any) -> None:
     token = secrets.token_urlsafe(32)
     JavaClass("tidemill.spark.CallbackGuard", client).install(JavaObject("GATEWAY_SERVER", client), token)
     gateway.callback_server_parameters.auth_token = token
+    guard_callbacks(gateway)
     ensure_callback_server_started(gateway)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from typing import Any
 
 from py4j.java_gateway import GatewayClient, JavaObject
@@ -12,7 +13,12 @@ from py4j.protocol import Py4JJavaError
 from tidemill.bridge.jvm import Jvm, JvmFailure, keep
 from tidemill.driver.interrupts import Interrupts
 from tidemill.errors import TidemillError
+from tidemill.settings import PREFIX
+from tidemill.sql import readable
 
+ANSWERS = f"{PREFIX}answers"
+READABLE = "readable"
+"""Key of a statement whose answer is text; the statement itself stands under it."""
 _LOG = logging.getLogger("tidemill")
 
 
@@ -30,13 +36,18 @@ class Endpoint:
     def call(self, session: JavaObject, method: str, request: str) -> str:
         """Answers one call of the JVM. An exception becomes an answer, since py4j would carry only its text."""
         with self.interrupts.during(lambda: session.sparkContext().cancelAllJobs()) as interrupted:
-            jvm = Jvm(self._client, session, interrupted)
-            return json.dumps(self._answer(jvm, method, json.loads(request)))
+            arguments = json.loads(request)
+            jvm = Jvm(self._client, session, interrupted, arguments["sql"])
+            return json.dumps(self._answer(jvm, method, arguments))
 
     def _answer(self, jvm: Jvm, method: str, request: dict[str, Any]) -> dict[str, Any]:
         sql = request["sql"]
         try:
-            return {"ok": self._parse(sql) if method == "parse" else self._execute(jvm, request["statement"], sql)}
+            if method == "parse":
+                return {"ok": _as_text(jvm, self._parse(sql))}
+            if READABLE in (statement := request["statement"]):
+                return {"ok": self._execute_readable(jvm, statement[READABLE], sql)}
+            return {"ok": self._execute(jvm, statement, sql)}
         except TidemillError as error:
             return error.envelope(sql)
         except JvmFailure as failure:
@@ -62,7 +73,31 @@ class Endpoint:
 
         return execute(jvm, statement, sql)
 
+    def _execute_readable(self, jvm: Jvm, statement: dict[str, Any], sql: str) -> dict[str, Any]:
+        """As `_execute`, with the rows as lines for people."""
+        began = time.time_ns() // 1000
+        answer = self._execute(jvm, statement, sql)
+        zone = str(jvm.session.conf().get("spark.sql.session.timeZone"))
+        match statement["kind"]:
+            case "create":
+                history = {"kind": "show_refreshes", "name": statement["name"], "limit": 1}
+                newest = next(iter(self._execute(jvm, history, sql)["rows"]), None)
+                lines = [readable.of_create(".".join(statement["name"]), newest, began)]
+            case "refresh":
+                lines = [line for row in answer["rows"] for line in readable.of_run(row, zone)]
+            case _:
+                lines = readable.of_history(answer["rows"], zone)
+        return {**answer, "rows": [[line] for line in lines]}
+
     class Java:
         """Tells py4j the interface that this class implements."""
 
         implements = ("tidemill.spark.PlannerEndpoint",)
+
+
+def _as_text(jvm: Jvm, parsed: dict[str, Any]) -> dict[str, Any]:
+    """Returns the answer to `parse`, for an answer as text where the session wants it and the statement has one."""
+    kind = parsed["statement"]["kind"]
+    if kind not in readable.KINDS or jvm.session.conf().get(ANSWERS, "columns") != "text":
+        return parsed
+    return {**parsed, "statement": {READABLE: parsed["statement"]}, "columns": readable.columns(kind)}

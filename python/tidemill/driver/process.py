@@ -1,7 +1,7 @@
 """Runs the planner as a process of its own, started by a JVM without a Python driver (spark-sql, servers).
 
-The command is `python -m tidemill.driver.process`. The JVM's port and token come in the environment, nowhere else. All
-output goes to Spark's log. The process ends when its standard input does.
+The JVM starts it in isolated mode (`tidemill.isolated`), and writes its port and token as the first line of the
+standard input: they stand nowhere else. All output goes to Spark's log. The process ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 
 from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 
+from tidemill.driver.callbacks import guard_callbacks
 from tidemill.driver.endpoint import Endpoint
 from tidemill.version import __version__
 
@@ -22,14 +23,17 @@ GRACE = 0.5
 
 def main(endpoint: type[Endpoint] = Endpoint) -> None:
     """Attaches to the JVM and serves until it goes away."""
-    port = int(os.environ.pop("TIDEMILL_GATEWAY_PORT"))
-    token = os.environ.pop("TIDEMILL_GATEWAY_TOKEN")
+    port, token = sys.stdin.buffer.readline().decode().split()
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gateway = ClientServer(
-        java_parameters=JavaParameters(port=port, auth_token=token, auto_convert=True),
-        python_parameters=PythonParameters(port=0, auth_token=token, daemonize=True, daemonize_connections=True),
+        java_parameters=JavaParameters(port=int(port), auth_token=token, auto_convert=True),
+        python_parameters=PythonParameters(
+            port=0, auth_token=token, daemonize=True, daemonize_connections=True, eager_load=False
+        ),
     )
+    guard_callbacks(gateway)
+    gateway.start_callback_server()
     java = gateway.java_gateway_server
     java.resetCallbackClient(java.getCallbackClient().getAddress(), gateway.get_callback_server().get_listening_port())
     planner = endpoint(gateway._gateway_client, "that of the Spark driver")

@@ -10,8 +10,8 @@ from typing import Any
 from tidemill.errors import TidemillError
 from tidemill.search.contract.run_kinds import POLICIES, Policy
 from tidemill.sql.cursor import Cursor, TextRange
-from tidemill.sql.schedule import read_schedule
-from tidemill.sql.statements import ColumnClause, Create, Expectation, Iterate, WorkBound
+from tidemill.sql.schedule import read_schedule, trigger_follows
+from tidemill.sql.statements import ColumnClause, Create, Expectation, Iterate, OnDemand, Point, WorkBound
 
 UNKNOWN_FORMAT = "USING another format"
 FORMATS = ("parquet", "delta")
@@ -38,19 +38,23 @@ def read_create(cursor: Cursor) -> tuple[Create, TextRange | None]:
     or_replace = cursor.take("OR", "REPLACE")
     if or_replace:
         cursor.mark("OR REPLACE", cursor.since(start))
-    cursor.expect("INCREMENTAL", "VIEW")
+    for word in ("INCREMENTAL", "VIEW"):
+        if cursor.at("MATERIALIZED"):
+            raise cursor.error("an incremental view is always stored: write CREATE INCREMENTAL VIEW")
+        cursor.expect(word)
     if_not_exists = cursor.at("IF", "NOT", "EXISTS")
     if if_not_exists:
         span = cursor.here()[0], cursor.peek(2).stop
         cursor.take("IF", "NOT", "EXISTS")
         if or_replace:
             raise invalid_clause("IF NOT EXISTS", "it cannot be used together with OR REPLACE", span)
-    name = cursor.names()
+    name = _read_name(cursor)
     columns = _read_columns(cursor) if cursor.at("(") else ()
-    given = _read_clauses(cursor)
-    if "schedule" not in given:
-        raise cursor.error("missing 'SCHEDULE'")
+    given = {"schedule": (Point(OnDemand()),), **_read_clauses(cursor)}
     cursor.expect("AS")
+    if (late := misplaced(cursor)) is not None:
+        clause, ahead = late
+        raise cursor.error(f"{clause.text} belongs before AS", cursor.peek(ahead))
     query, span_of_query = read_query(cursor)
     statement = Create(
         name=name, columns=columns, query=query, or_replace=or_replace, if_not_exists=if_not_exists, **given
@@ -58,15 +62,68 @@ def read_create(cursor: Cursor) -> tuple[Create, TextRange | None]:
     return statement, span_of_query
 
 
+def _read_name(cursor: Cursor) -> tuple[str, ...]:
+    """Reads the name of the view. A clause where the name should be is no name."""
+    if cursor.at("IF", "EXISTS"):
+        raise cursor.error("missing 'NOT'", cursor.peek(1))
+    parts = 0
+    while True:
+        at = 2 * parts
+        # `as (a)` is a name with a column
+        query = cursor.at("AS", ahead=at) and cursor.at_query(at + 1) and not cursor.at("(", ahead=at + 1)
+        if query or any(_clearly(cursor, clause, at) for clause in CLAUSES):
+            raise cursor.error("expected a name", cursor.peek(at))
+        parts += 1
+        if not cursor.at(".", ahead=2 * parts - 1):
+            return cursor.names()
+
+
+def misplaced(cursor: Cursor) -> tuple[Clause, int] | None:
+    """Returns the first clause of CREATE within the query ahead, and how far ahead it is; None if there is none."""
+    for ahead in cursor.outside_parentheses():
+        for clause in CLAUSES:
+            if _clearly(cursor, clause, ahead):
+                return clause, ahead
+    return None
+
+
+def _clearly(cursor: Cursor, clause: Clause, ahead: int) -> bool:
+    """Returns True if a clause stands there that is no part of any query, and no name with what may follow one."""
+    if not cursor.at(*clause.words, ahead=ahead):
+        return False
+    behind = ahead + len(clause.words)
+    match clause.field:
+        case "comment" | "location" | "state_budget":
+            return cursor.peek(behind).text.startswith("'")  # double quotes may be those of an alias
+        case "format":
+            return any(cursor.at(name.upper(), ahead=behind) for name in FORMATS)
+        case "partitioned_by":
+            return cursor.at("(", ahead=behind)
+        case "schedule":
+            return trigger_follows(cursor, behind + cursor.at("(", ahead=behind))
+        case "work":
+            return cursor.at("<=", ahead=behind)
+        case "policy":
+            return any(cursor.at(policy, ahead=behind) for policy in POLICIES)
+        case "deferred":
+            return cursor.at("IMMEDIATE", ahead=behind) or cursor.at("DEFERRED", ahead=behind)
+        case _:
+            return False
+
+
 def _read_clauses(cursor: Cursor) -> dict[str, Any]:
     """Reads the clauses up to AS. Returns the fields of Create that they give."""
     given: dict[str, tuple[Clause, Any]] = {}
+    by_words = {clause.words: clause for clause in CLAUSES}
     while not (cursor.at("AS") or cursor.at_end()):
-        clause = next((clause for clause in CLAUSES if cursor.at(*clause.words)), None)
-        if clause is None:
-            raise cursor.error("expected AS" if "schedule" in given else "expected a clause such as SCHEDULE")
         start = cursor.peek().start
-        cursor.take(*clause.words)
+        if cursor.at("POLICY"):
+            raise cursor.error("write REFRESH POLICY")
+        if cursor.at("("):
+            raise cursor.error("a list of columns stands right behind the name")
+        if cursor.at_query():
+            raise cursor.error("missing 'AS' before the query")
+        clause = by_words[cursor.choice(by_words, "AS, or a clause such as SCHEDULE")]
         if clause.field in given:
             _refuse_second(given[clause.field][0], clause, cursor.since(start))
         given[clause.field] = clause, clause.read(cursor)
@@ -91,7 +148,10 @@ def _read_columns(cursor: Cursor) -> tuple[ColumnClause, ...]:
             quoted = "`" + name.replace("`", "``") + "`"
             raise TidemillError("COLUMN_ALREADY_EXISTS", {"columnName": quoted}, cursor.since(start))
         seen.add(name)
-        return ColumnClause(name, cursor.string() if cursor.take("COMMENT") else None)
+        column = ColumnClause(name, cursor.string() if cursor.take("COMMENT") else None)
+        if cursor.peek().kind == "word":
+            raise cursor.error("expected ',' or ')': columns have the types of the query")
+        return column
 
     return cursor.listed(read)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from typing import TypeVar
 
 from tidemill.errors import TidemillError
@@ -76,6 +76,27 @@ class Cursor:
             return False
         self._next += len(words)
         return True
+
+    def choice(self, options: Collection[tuple[str, ...]], expected: str) -> tuple[str, ...]:
+        """Reads one of these sequences of words and returns it.
+
+        If only the first words of some of them come next, the error is at the word behind these and says how they go
+        on. Else it says what is `expected`.
+        """
+        found = max((words for words in options if self.at(*words)), key=len, default=None)
+        if found is not None:
+            self.take(*found)
+            return found
+        begun = {words[0] for words in options if self.at(words[0])}
+        following = list(dict.fromkeys(words[1] for words in options if words[0] in begun and len(words) > 1))
+        if not following:
+            raise self.error(f"expected {expected}")
+        self.skip()
+        second = [words for words in options if words[0] in begun and len(words) > 2 and self.at(words[1])]
+        if second:
+            self.skip()
+            raise self.error(f"missing '{second[0][2]}'")
+        raise self.error(f"missing '{following[0]}'" if len(following) == 1 else "expected " + " or ".join(following))
 
     def expect(self, *words: str) -> None:
         for word in words:
@@ -174,9 +195,23 @@ class Cursor:
                 return start, stop
             stop = token.stop
 
+    def at_query(self, ahead: int = 0) -> bool:
+        """Returns True if a query begins `ahead` places behind the next token."""
+        return any(self.at(word, ahead=ahead) for word in _QUERY_STARTS)
+
+    def outside_parentheses(self) -> Iterator[int]:
+        """Yields how far ahead each of the remaining tokens is that stands in no parentheses."""
+        depth = 0
+        for ahead in range(len(self._tokens) - self._next - 1):
+            text = self.peek(ahead).text
+            depth -= text == ")"
+            if depth == 0:
+                yield ahead
+            depth += text == "("
+
     def query(self) -> TextRange:
         """Skips a query that takes the rest of the statement. Returns its range; Spark parses its text."""
-        if not any(self.at(word) for word in _QUERY_STARTS):
+        if not self.at_query():
             raise self.error("expected a query")
         start = self.peek().start
         self._next = len(self._tokens) - 1
@@ -187,12 +222,14 @@ class Cursor:
         if not self.at_end():
             raise self.error("expected the end of the statement")
 
-    def error(self, hint: str = "") -> TidemillError:
-        """Returns Spark's syntax error at the next token, for the caller to raise."""
-        token = self.peek()
+    def error(self, hint: str = "", at: Token | None = None) -> TidemillError:
+        """Returns Spark's syntax error at a token (None: the next one), for the caller to raise."""
+        token = at or self.peek()
         if token.kind == "unclosed":
             return TidemillError("UNCLOSED_BRACKETED_COMMENT", {}, (token.start, token.stop))
         near = "end of input" if token.kind == "end" else f"'{token.text}'"
+        if token.kind == "symbol" and token.text in ("'", '"', "`"):
+            hint = f"the text that begins with {token.text} has no end"
         parameters = {"error": near, "hint": f": {hint}" if hint else ""}
         return TidemillError("PARSE_SYNTAX_ERROR", parameters, (token.start, token.stop))
 

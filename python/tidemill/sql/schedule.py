@@ -39,6 +39,8 @@ def read_schedule(cursor: Cursor) -> tuple[Point, ...]:
         spans.append(cursor.since(start))
         return point
 
+    if not cursor.at("("):
+        raise cursor.error("the points of a schedule stand in parentheses: SCHEDULE (ON DEMAND)")
     points = cursor.listed(read)
     check_schedule(points, spans)
     return points
@@ -113,6 +115,8 @@ def _read_point(cursor: Cursor) -> Point:
         output = False
     else:
         cursor.take("OUTPUT")
+    if cursor.at("COST"):
+        raise cursor.error("COST stands before OUTPUT")
     if not (cursor.at(",") or cursor.at(")")):
         raise cursor.error("expected [COST price] [OUTPUT | NO OUTPUT], then ',' or ')'")
     return Point(trigger, abs(cost), output)
@@ -142,7 +146,8 @@ def _read_trigger(cursor: Cursor) -> Trigger:
         trigger = Cron(expression, zone)
         cursor.mark("CRON", cursor.since(start))
     else:
-        raise cursor.error("expected ON DEMAND, ON CHANGE, AT, EVERY or CRON")
+        triggers = (("ON", "DEMAND"), ("ON", "CHANGE"))
+        cursor.choice(triggers, "ON DEMAND, ON CHANGE, AT, EVERY or CRON")
     return trigger
 
 
@@ -165,9 +170,11 @@ def _at_time(cursor: Cursor) -> AtTime:
 def _on_change(cursor: Cursor) -> OnChange:
     tables = []
     if cursor.take("OF"):
+        if cursor.at("AFTER") and cursor.peek(1).kind == "number":
+            raise cursor.error("expected a table")
         tables.append(cursor.names())
         # A comma also separates the points of the schedule.
-        while cursor.at(",") and not _trigger_follows(cursor, 1):
+        while cursor.at(",") and not trigger_follows(cursor, 1):
             cursor.skip()
             tables.append(cursor.names())
     if not cursor.take("AFTER"):
@@ -176,7 +183,8 @@ def _on_change(cursor: Cursor) -> OnChange:
     return OnChange(tuple(tables), count, cursor.choose("ROWS", "FILES"))
 
 
-def _trigger_follows(cursor: Cursor, ahead: int) -> bool:
+def trigger_follows(cursor: Cursor, ahead: int) -> bool:
+    """Returns True if a point of a schedule begins `ahead` places behind the next token."""
     behind = cursor.peek(ahead + 1).kind
     return (
         cursor.at("ON", "DEMAND", ahead=ahead)

@@ -8,6 +8,7 @@ from typing import Any
 from tidemill.errors import TidemillError
 from tidemill.sql.clauses import (
     invalid_clause,
+    misplaced,
     read_create,
     read_expect,
     read_policy,
@@ -59,11 +60,8 @@ def read_refresh(cursor: Cursor) -> Refresh:
         ("CASCADE",): ("cascade", lambda: True),
     }
     while not cursor.at_end():
-        words = next((words for words in choices if cursor.at(*words)), None)
-        if words is None:
-            raise cursor.error("expected AT, FULL, DRY RUN or CASCADE")
         start = cursor.peek().start
-        cursor.take(*words)
+        words = cursor.choice(choices, "AT, FULL, DRY RUN or CASCADE")
         field, read = choices[words]
         if field in options:
             raise TidemillError("DUPLICATE_CLAUSES", {"clauseName": " ".join(words)}, cursor.since(start))
@@ -140,21 +138,25 @@ def read_vacuum(cursor: Cursor) -> Vacuum:
 
 def read_drop(cursor: Cursor) -> Drop:
     cursor.expect("DROP", "INCREMENTAL", "VIEW")
+    if cursor.at("IF") and cursor.at_name(1) and not cursor.at("EXISTS", ahead=1):
+        raise cursor.error("missing 'EXISTS'", cursor.peek(1))
     if_exists = cursor.take("IF", "EXISTS")
     return Drop(cursor.names(), if_exists)
 
 
 def read_alter(cursor: Cursor) -> tuple[Alter, TextRange | None]:
     cursor.expect("ALTER", "INCREMENTAL", "VIEW")
+    if any(len(words) > 1 and cursor.at(*words) for words in _ACTIONS):
+        raise cursor.error("expected a name")
     name = cursor.names()
-    for words, read in _ACTIONS.items():
-        if cursor.at(*words):
-            start = cursor.peek().start
-            cursor.take(*words)
-            action, span = read(cursor)
-            cursor.mark("ALTER INCREMENTAL VIEW ... " + " ".join(words), cursor.since(start))
-            return Alter(name, action), span
-    raise cursor.error("expected one of " + ", ".join(" ".join(words) for words in _ACTIONS))
+    start = cursor.peek().start
+    words = cursor.choice(_ACTIONS, "one of " + ", ".join(" ".join(words) for words in _ACTIONS))
+    if words == ("AS",) and (late := misplaced(cursor)) is not None:
+        clause, ahead = late
+        raise cursor.error(f"{clause.text} is not part of a query; it has an ALTER of its own", cursor.peek(ahead))
+    action, span = _ACTIONS[words](cursor)
+    cursor.mark("ALTER INCREMENTAL VIEW ... " + " ".join(words), cursor.since(start))
+    return Alter(name, action), span
 
 
 def _set_query(cursor: Cursor) -> tuple[Action, TextRange | None]:

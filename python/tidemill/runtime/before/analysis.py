@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
@@ -38,15 +39,26 @@ def analysed(
 ) -> Iterator[Document]:
     """Yields the query document of `query`. The JVM keeps the analysed query as long as the block lasts.
 
+    Errors point into the statement that is executed if the query stands in it.
     `found`: findings of an earlier analysis: `known` and `columns` of `Known` in the bridge.
     """
     document: Document = jvm.invoke(
-        "analyze", {"sql": query, "catalog": catalog, "namespace": list(namespace), **(found or {})}
+        "analyze",
+        {"sql": in_place(jvm.statement, query), "catalog": catalog, "namespace": list(namespace), **(found or {})},
     )
     try:
         yield document
     finally:
         jvm.invoke("release", {"query": document["query"]})
+
+
+def in_place(statement: str, query: str) -> str:
+    """Returns the query behind as many blanks and line ends as it has characters before it in the statement.
+
+    >>> in_place("CREATE\\nAS SELECT 1;", "SELECT 1")
+    '      \\n   SELECT 1'
+    """
+    return re.sub(r"[^\r\n]", " ", statement[: max(0, statement.rfind(query))]) + query
 
 
 @contextmanager

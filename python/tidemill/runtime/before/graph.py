@@ -108,7 +108,7 @@ def _upstream(jvm: Jvm, source: Source) -> View:
     """Returns the view of a source entry that was analysed just now."""
     found = view_of(jvm, source)
     if found is None:
-        raise TidemillError("TIDEMILL_NOT_FOUND", {"view": source["name"]})
+        raise catalog.not_found(jvm, source["name"])
     return found
 
 

@@ -53,6 +53,8 @@ def create(jvm: Jvm, statement: Create, sql: str, warnings: list[str]) -> list[l
     catalog.check_name(jvm, name)
     files = Files(jvm)
     location = files.qualify(statement.location or catalog.default_location(jvm, name))
+    if catalog.in_memory(jvm):
+        warnings.append(_forgotten(name, location))
     if files.exists(child(location, VIEW_FILE)) and adopt.attach(jvm, files, location, name, statement, warnings):
         return []
     place = _place(files, name, location, owned=statement.location is None)
@@ -69,6 +71,14 @@ def create(jvm: Jvm, statement: Create, sql: str, warnings: list[str]) -> list[l
         warnings += draft.warnings(jvm)
         _make(jvm, files, definition, draft)
     return []
+
+
+def _forgotten(name: Sequence[str], location: str) -> str:
+    return (
+        f"{'.'.join(name)}: the catalog of this session is in memory, so the name ends with this process. The content"
+        f" stays: CREATE INCREMENTAL VIEW ... LOCATION '{location}' with the same query attaches it again. A session"
+        " with a metastore, such as one with enableHiveSupport(), keeps the name."
+    )
 
 
 def _make(jvm: Jvm, files: Files, definition: Definition, draft: Draft) -> None:
@@ -140,5 +150,5 @@ def _place(files: Files, name: Sequence[str], location: str, *, owned: bool) -> 
 
 
 def _is_folder(files: Files, location: str) -> bool:
-    parent, _, last = location.rstrip("/").rpartition("/")
-    return any(s.folder for s in files.list(parent) if s.name == last)
+    (found,) = files.stat([location])
+    return found is not None and found.folder

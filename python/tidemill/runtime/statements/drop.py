@@ -38,7 +38,7 @@ def drop(jvm: Jvm, statement: Drop, warnings: list[str]) -> list[list[Any]]:
             first = _first(files, location)
             view = views.at_location(files, location, entry.name)
     owned = first is not None and first.owns_files and catalog.KEEP_FILES not in entry.properties
-    if owned and view is not None:
+    if owned and view is not None and not removal.lies_elsewhere(files, view.location):
         # If this process dies between entry and files, the mark tells the next CREATE that the files can go.
         files.write(child(view.location, DROPPING), str(view.next_run))
     catalog.drop_entry(jvm, entry.name)

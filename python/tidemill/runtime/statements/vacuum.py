@@ -2,7 +2,8 @@
 
 These files are needed: all of the last two runs; files of older runs that were live within the retention; changes that
 a downstream view has yet to read; files that a live writer has not committed yet. The definition in force and the
-manifests stay. The log keeps the rows of all runs; those of the oldest runs are in checkpoints, in place of entries.
+manifests stay, and so do symbolic links with all that they lead to. The log keeps the rows of all runs; those of the
+oldest runs are in checkpoints, in place of entries.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def vacuum(jvm: Jvm, statement: Vacuum) -> list[list[Any]]:
         view.publish_if_behind()
     hours = RETAIN_HOURS if statement.retain_hours is None else statement.retain_hours
     # In this order: the writer of a listed file either still has its mark, or its run is in the log by now.
-    found = view.files.list(view.location, recursive=True)
+    found = [s for s in view.files.list(view.location, recursive=True) if not s.link]
     since = writers.live_since(view.files, view.location)
     view = views.find(jvm, statement.name)
     held = leases.standing(view)
@@ -142,9 +143,9 @@ def _beside_named(view: View, location: str, found: Iterable[Status], covered: i
 def _remove_empty_folders(files: Files, location: str) -> None:
     """Removes folders of runs and of states without files, and the folders that Spark makes in them to write."""
     runs = [s.path for s in files.list(location) if s.folder and s.name.startswith("data-")]
-    runs += [s.path for s in files.list(child(location, "_tidemill", "delta"))]
-    states = [s.path for s in files.list(child(location, "_tidemill", "state"))]
-    runs += [s.path for state in states for s in files.list(state)]
+    runs += [s.path for s in files.list_below(location, "_tidemill", "delta") if s.folder]
+    states = [s.path for s in files.list_below(location, "_tidemill", "state") if s.folder]
+    runs += [s.path for state in states for s in files.list(state) if s.folder]
     empty = [path for run in runs for path in _without_files(files, run)]
     # Checked again after the folders are listed: a run that began meanwhile may have made one to write into.
     if writers.live_since(files, location) is None:

@@ -22,12 +22,16 @@ class UndecidedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A file or folder: `bytes` long, last changed at `modified` (epoch milliseconds)."""
+    """A file or folder: `bytes` long, last changed at `modified` (epoch milliseconds).
+
+    `link`: it is a symbolic link, found in a listing. It is no folder then, whatever it leads to.
+    """
 
     path: str
     bytes: int
     modified: int
     folder: bool
+    link: bool = False
 
     @property
     def name(self) -> str:
@@ -35,7 +39,7 @@ class Status:
 
 
 def _status(found: Mapping[str, Any]) -> Status:
-    return Status(found["path"], found["bytes"], found["modified"], found["folder"])
+    return Status(found["path"], found["bytes"], found["modified"], found["folder"], bool(found.get("link")))
 
 
 def child(folder: str, *names: str) -> str:
@@ -84,8 +88,23 @@ class Files:
         self._do("write", path=path, text=text)
 
     def list(self, path: str, recursive: bool = False) -> list[Status]:
-        """Returns files and folders in the folder; with `recursive`, all files below it. Empty if it does not exist."""
+        """Returns files and folders in the folder; with `recursive`, all files below it. Empty if it does not exist.
+
+        Symbolic links are listed and not followed.
+        """
         return [_status(s) for s in self._list(path, recursive)]
+
+    def list_below(self, location: str, *names: str) -> Sequence[Status]:
+        """Returns files and folders in the folder of these names below `location`.
+
+        Empty if it does not exist, or if a part of the way from `location` to it is a symbolic link.
+        """
+        folder = location
+        for name in names:
+            if not any(s.folder for s in self.list(folder) if s.name == name):
+                return []
+            folder = child(folder, name)
+        return self.list(folder)
 
     def _list(self, path: str, recursive: bool) -> Iterable[Mapping[str, Any]]:
         found: Iterable[Mapping[str, Any]] = self._do("list", path=path, recursive=recursive)

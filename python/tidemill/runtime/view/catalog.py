@@ -16,6 +16,11 @@ KEEP_FILES = "tidemill.keepFiles"
 """Property of an entry that was attached by LOCATION: DROP leaves its files alone, whatever the definition says."""
 OURS = (VIEW_PROPERTY, KEEP_FILES)
 SESSION_CATALOG = "spark_catalog"
+_IN_MEMORY = "InMemoryCatalog"
+_KINDS = {
+    _IN_MEMORY: "the in-memory catalog of this process, which knows only what this process has created",
+    "HiveExternalCatalog": "the catalog of the Hive metastore",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,21 @@ def qualify(jvm: Jvm, name: Sequence[str]) -> tuple[str, ...]:
         reason = "only spark_catalog can for now" if foreign else f"{'.'.join(name)} has too many parts"
         raise TidemillError("TIDEMILL_CATALOG_UNSUPPORTED", {"catalog": qualified[0], "reason": reason})
     return qualified
+
+
+def in_memory(jvm: Invoker) -> bool:
+    """Returns True if the session catalog ends with its process."""
+    return _implementation(jvm) == _IN_MEMORY
+
+
+def not_found(jvm: Invoker, view: str) -> TidemillError:
+    """Returns TIDEMILL_NOT_FOUND for a name that the session catalog does not have, for the caller to raise."""
+    kind = _KINDS.get(_implementation(jvm), f"the catalog {SESSION_CATALOG}")
+    return TidemillError("TIDEMILL_NOT_FOUND", {"view": view, "catalog": kind})
+
+
+def _implementation(jvm: Invoker) -> str:
+    return str(jvm.invoke("catalog", {"do": "implementation"}))
 
 
 def check_name(jvm: Jvm, qualified: Sequence[str]) -> None:

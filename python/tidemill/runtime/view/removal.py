@@ -14,7 +14,13 @@ _LAST = {DROPPING, writers.FOLDER}
 
 
 def remove(files: Files, location: str) -> None:
-    """Removes the location with everything in it. Meanwhile nobody can create a view there."""
+    """Removes the location with everything in it. Meanwhile nobody can create a view there.
+
+    Of a symbolic link, the link goes, and what it leads to stays.
+    """
+    if lies_elsewhere(files, location):
+        files.delete([location])
+        return
     with writers.writing(files, location):
         if not files.exists(child(location, DROPPING)):
             files.write(child(location, DROPPING), "")
@@ -23,6 +29,11 @@ def remove(files: Files, location: str) -> None:
         inner = files.list(child(location, FOLDER))
         files.delete([s.path for s in inner if f"{FOLDER}/{s.name}" not in _LAST])
     files.delete([location])
+
+
+def lies_elsewhere(files: Files, location: str) -> bool:
+    """Returns True if the view's own folder at the location is a symbolic link."""
+    return any(s.link for s in files.list(location) if s.name == FOLDER)
 
 
 def was_cut_off(files: Files, location: str) -> bool:

@@ -233,7 +233,7 @@ def entry(jvm: Jvm, name: Sequence[str]) -> CatalogEntry:
     qualified = catalog.qualify(jvm, name)
     found = catalog.lookup(jvm, qualified)
     if found is None:
-        raise TidemillError("TIDEMILL_NOT_FOUND", {"view": ".".join(qualified)})
+        raise catalog.not_found(jvm, ".".join(qualified))
     if not found.is_view:
         raise TidemillError("TIDEMILL_NOT_AN_INCREMENTAL_VIEW", {"name": ".".join(qualified), "object": found.what})
     return found
@@ -249,7 +249,8 @@ def open_entry(jvm: Jvm, found: CatalogEntry) -> View:
     files = Files(jvm)
     opened = None if found.location is None else at_location(files, files.qualify(found.location), found.name)
     if opened is None:
-        raise TidemillError("TIDEMILL_NOT_FOUND", {"view": f"{'.'.join(found.name)} (its files at {found.location})"})
+        place = f"its location {found.location}, though the catalog names it"
+        raise TidemillError("TIDEMILL_NOT_FOUND", {"view": ".".join(found.name), "catalog": place})
     opened.entry = found
     return opened
 

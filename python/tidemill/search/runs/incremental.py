@@ -77,7 +77,8 @@ class IncrementalPlanner:
         costs = f"{plan.kind} {mine:.3f} ms, {rival.kind} {other:.3f} ms, taken if {self.task.model.noise:.0f} ms less"
         plan.explanation.space.memo.emit("best", "", 0, costs)
         if other < mine - self.task.model.noise:
-            rival = full(self.task, self.lost or "COST")
+            unit = "ms" if self.task.model.name == "default" else self.task.model.name
+            rival = full(self.task, self.lost or f"COST: full {other:.0f} {unit}, incremental {mine:.0f} {unit}")
             explanation = replace(rival.explanation, rivals=plan.explanation.rivals)
             return replace(rival, explanation=explanation, rejected=likely[plan.kind])
         return replace(plan, rejected=likely[rival.kind])

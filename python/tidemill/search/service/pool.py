@@ -11,9 +11,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Condition
 from typing import Any
 
+import tidemill
+from tidemill import isolated
 from tidemill.plan.ops import Aggregate, Join, Window
 from tidemill.plan.tree import Tree
 from tidemill.search.contract.request import PlanRequest
@@ -24,8 +27,9 @@ from tidemill.search.service.planner import plan_run
 LONG = 3
 """Smallest size of a long search: the number of joins (outer ones count twice), groupings and windows, times the number
 of points planned together. From here on a search takes a tenth of a second on average, and soon seconds."""
-SECRETS = ("PYSPARK_GATEWAY_", "TIDEMILL_GATEWAY_")
+SECRETS = ("PYSPARK_GATEWAY_",)
 """Prefixes of environment variables with access to the JVM, which a search does not need."""
+_ISOLATED = Path(isolated.__file__).read_text(encoding="utf-8")
 _LOG = logging.getLogger("tidemill")
 
 
@@ -59,7 +63,7 @@ class SearchWorker:
     """
 
     def __init__(self) -> None:
-        command = [sys.executable, "-P", "-m", "tidemill.search.service.worker"]
+        command = [sys.executable, "-I", "-c", _ISOLATED, "tidemill.search.service.worker"]
         try:
             # In a session of its own, so that Ctrl-C at the terminal reaches the statement and not the worker.
             self._process = subprocess.Popen(
@@ -68,7 +72,7 @@ class SearchWorker:
                 stdout=subprocess.PIPE,
                 text=True,
                 encoding="utf-8",
-                env=environment(os.environ, sys.path),
+                env=environment(os.environ, sys.path, os.getcwd()),
                 start_new_session=True,
             )
         except OSError as e:
@@ -101,14 +105,18 @@ class SearchWorker:
                     pipe.close()
 
 
-def environment(variables: Mapping[str, str], path: list[str]) -> dict[str, str]:
+def environment(variables: Mapping[str, str], path: list[str], working: str) -> dict[str, str]:
     """The environment of a worker process: it finds the same modules as this process, and has no access to the JVM.
 
-    >>> environment({"HOME": "/h", "PYTHONPATH": "/a", "PYSPARK_GATEWAY_SECRET": "s"}, ["", "/a", "/b"])
+    The working directory is not searched for modules, unless PYTHONPATH names it or this package lies there.
+
+    >>> environment({"HOME": "/h", "PYTHONPATH": "/a", "PYSPARK_GATEWAY_SECRET": "s"}, ["", "/w", "/a", "/b"], "/w")
     {'HOME': '/h', 'PYTHONPATH': '/a:/b'}
     """
     found = {name: value for name, value in variables.items() if not name.startswith(SECRETS)}
-    return {**found, "PYTHONPATH": os.pathsep.join(filter(None, path))}
+    trusted = {*variables.get("PYTHONPATH", "").split(os.pathsep), str(Path(tidemill.__file__).parents[1])}
+    folders = [folder for folder in path if os.path.isabs(folder) and (folder != working or folder in trusted)]
+    return {**found, "PYTHONPATH": os.pathsep.join(folders)}
 
 
 @dataclass

@@ -9,6 +9,7 @@ import java.util.{Base64, LinkedList}
 import java.util.concurrent.{CompletableFuture, ExecutionException, TimeoutException, TimeUnit}
 
 import scala.jdk.CollectionConverters._
+import scala.util.Using
 
 import py4j.JavaServer
 
@@ -20,9 +21,11 @@ import org.apache.spark.sql.tidemill.bridge.Bridge
 /**
  * The planner's process, for JVMs that no Python driver stands behind: spark-sql, Thrift server, Connect server.
  *
- * One per JVM, started by the first statement. The child connects back over the loopback with a token that only its
- * environment carries. It ends when its standard input closes, so that it cannot outlive this JVM. If it has died,
- * the next statement starts another one; a statement that it died in fails.
+ * One per JVM, started by the first statement. The child connects back over the loopback. Port and token are the first
+ * line of its standard input, and stand nowhere else. It ends when its standard input closes, so that it cannot outlive
+ * this JVM. If it has died, the next statement starts another one; a statement that it died in fails.
+ *
+ * The child runs in Python's isolated mode: what lies in the working directory is never imported.
  */
 private[spark] object PlannerProcess extends Logging {
 
@@ -71,13 +74,10 @@ private[spark] object PlannerProcess extends Logging {
     val door = new Door
     val server = listen(door, token)
     try {
-      val builder = new ProcessBuilder(python, "-m", "tidemill.driver.process").redirectErrorStream(true)
-      builder.environment.put("TIDEMILL_GATEWAY_PORT", server.getListeningPort.toString)
-      builder.environment.put("TIDEMILL_GATEWAY_TOKEN", token)
-      builder.environment.put("PYTHONUNBUFFERED", "1")
-      builder.environment.put("PYTHONIOENCODING", "utf-8")
-      val process = builder.start()
+      val command = Seq(python, "-I", "-u", "-X", "utf8", "-c", isolated, "tidemill.driver.process")
+      val process = new ProcessBuilder(command.asJava).redirectErrorStream(true).start()
       val (tail, draining) = drain(process)
+      tell(process, s"${server.getListeningPort} $token\n")
       process.onExit().thenRun(() => door.arrived.completeExceptionally(new IOException("it ended at once")))
       try Running(process, server, door.arrived.get(StartSeconds, TimeUnit.SECONDS))
       catch {
@@ -99,13 +99,23 @@ private[spark] object PlannerProcess extends Logging {
     }
   }
 
+  /** What starts a module in isolated mode; Python's side has the same file. */
+  private lazy val isolated: String =
+    Using.resource(getClass.getResourceAsStream("/tidemill/isolated.py"))(in => new String(in.readAllBytes(), UTF_8))
+
+  private def tell(process: Process, line: String): Unit =
+    try {
+      process.getOutputStream.write(line.getBytes(UTF_8))
+      process.getOutputStream.flush()
+    } catch { case _: IOException => } // it has ended, which is noticed elsewhere
+
   /**
    * py4j's server, on a free port of the loopback (its default address). In its client-server form a call from Python
    * runs in the thread that called Python: job group, active session and all else of the thread stay in place.
    */
   private def listen(door: Door, token: String): JavaServer = {
     val client = new TokenClient(0, InetAddress.getLoopbackAddress, token)
-    val server = new JavaServer(door, 0, 0, 0, null, client, token)
+    val server = new GuardedServer(door, client, token)
     client.setGateway(server.getGateway)
     client.setJavaServer(server)
     val callers = Thread.currentThread.getContextClassLoader

@@ -43,9 +43,25 @@ object Files {
     try Some(Using.resource(path.getFileSystem(conf).open(path))(in => new String(in.readAllBytes(), UTF_8)))
     catch { case _: FileNotFoundException => None }
 
-  /** Files (and without `recursive` also folders) below `path`; nothing if it does not exist. Hidden files included. */
-  def list(path: Path, conf: Configuration, recursive: Boolean): Seq[FileStatus] =
-    if (recursive) walk(Seq(path), conf, _ => true) else children(path, conf)
+  /** Files and folders directly in `path`; nothing if it does not exist. Hidden files included. */
+  def list(path: Path, conf: Configuration): Seq[FileStatus] = children(path, conf)
+
+  /**
+   * Files (and without `recursive` also folders) below a folder that belongs to a view. A symbolic link in it is listed as what it is, whatever it leads to:
+   * what lies outside of the view's location is not the view's to list or remove.
+   */
+  def listOwn(path: Path, conf: Configuration, recursive: Boolean): Seq[Listed] = {
+    def level(folders: Seq[Path]): Seq[Listed] = {
+      val found = eachFolder(folders, conf).map(status => Listed(status, isLink(status)))
+      val (below, rest) = found.partition(listed => recursive && listed.isFolder)
+      if (below.isEmpty) rest else rest ++ level(below.map(_.status.getPath))
+    }
+    level(Seq(path))
+  }
+
+  /** Hadoop's local file system shows what a link leads to. */
+  private def isLink(status: FileStatus): Boolean =
+    status.isSymlink || status.getPath.toUri.getScheme == "file" && Nio.isSymbolicLink(local(status.getPath))
 
   /**
    * All files below `roots` whose names, and whose folders' names, `wanted` accepts. Listed level by level by threads
@@ -197,6 +213,11 @@ object Files {
     if (children(folder, conf).isEmpty)
       try fs.delete(folder, false)
       catch { case _: java.io.IOException => }
+  }
+
+  /** A file, folder or link below a view's location. */
+  case class Listed(status: FileStatus, isLink: Boolean) {
+    def isFolder: Boolean = status.isDirectory && !isLink
   }
 
   private def local(path: Path): NioPath = Paths.get(path.toUri.getPath)

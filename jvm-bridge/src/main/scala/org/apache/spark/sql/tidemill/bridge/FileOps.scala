@@ -19,7 +19,8 @@ private[tidemill] object FileOps {
         JArray(paths.map(Files.read(_, conf).map(JString(_)).getOrElse(JNull)).toList)
       case "write_new" => Files.writeNew(path("path"), Json.text(request, "text"), conf)
       case "write" => Files.replace(path("path"), Json.text(request, "text"), conf); JBool(true)
-      case "list" => JArray(Files.list(path("path"), conf, Json.flag(request, "recursive")).map(entry).toList)
+      case "list" =>
+        JArray(Files.listOwn(path("path"), conf, Json.flag(request, "recursive")).map(listed).toList)
       case "mkdirs" => JBool(path("path").getFileSystem(conf).mkdirs(path("path")))
       case "delete" => JInt(paths.count(p => p.getFileSystem(conf).delete(p, true)))
       case "delete_empty" => paths.foreach(Files.deleteEmpty(_, conf)); JBool(true)
@@ -35,6 +36,10 @@ private[tidemill] object FileOps {
       case other => throw new IllegalArgumentException(s"Unknown file operation '$other'")
     }
   }
+
+  private def listed(found: Files.Listed): JValue =
+    if (found.isLink) entry(found.status) merge JObject("folder" -> JBool(false), "link" -> JBool(true))
+    else entry(found.status)
 
   private def entry(status: FileStatus): JValue = JObject(
     "path" -> JString(status.getPath.toString),

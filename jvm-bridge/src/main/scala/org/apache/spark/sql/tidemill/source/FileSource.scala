@@ -100,7 +100,7 @@ private[tidemill] object FileSource extends Source {
     val qualified = roots.map(Files.qualified(_, conf))
     val found =
       if (deep) Files.walk(qualified, conf, !HadoopFSUtils.shouldFilterOutPathName(_))
-      else qualified.flatMap(Files.list(_, conf, recursive = false))
+      else qualified.flatMap(Files.list(_, conf))
         .filterNot(s => s.isDirectory || HadoopFSUtils.shouldFilterOutPathName(s.getPath.getName))
     found.filter(rules.reads)
   }

@@ -49,7 +49,7 @@ private[tidemill] object PublishedRuns {
   @tailrec private def newest(
       session: SparkSession, path: Path, schema: StructType, known: Option[ViewFileIndex], conf: Configuration,
       attempts: Int): Newest = {
-    val manifests = Files.list(new Path(path, FileStreamSink.metadataDir), conf, recursive = false)
+    val manifests = Files.list(new Path(path, FileStreamSink.metadataDir), conf)
       .flatMap(file =>
         Some(file.getPath.getName).collect { case Manifest(run) => (run.toLong, file.getModificationTime) })
       .sorted.reverse

@@ -50,7 +50,7 @@ private[tidemill] final class ViewLog(location: Path, conf: Configuration) {
     Files.read(new Path(folder, "newest"), conf).filter(_.matches("\\d{1,18}")).map(_.toLong)
 
   private def listed: Option[Long] =
-    Files.list(folder, conf, recursive = false).map(_.getPath.getName).collect { case Entry(run) =>
+    Files.list(folder, conf).map(_.getPath.getName).collect { case Entry(run) =>
       run.toLong
     }.maxOption
 }
