@@ -16,18 +16,11 @@ import org.apache.spark.sql.types._
  */
 object Spellings extends Rule[LogicalPlan] {
 
-  override def apply(plan: LogicalPlan): LogicalPlan = plan.transformUpWithNewOutput {
+  override def apply(plan: LogicalPlan): LogicalPlan = plan.transformUp {
     case a: Aggregate if a.groupingExpressions.exists(isCollated) || a.aggregateExpressions.exists(hasChoice) =>
-      val chosen = a.copy(aggregateExpressions = a.aggregateExpressions.map(named(_)(_.transform(choice))))
-      val grouped = groups(chosen)
-      grouped -> changed(a, grouped)
-    case w: Window if w.windowExpressions.exists(hasChoice) =>
-      val shown = window(w)
-      shown -> changed(w, shown)
+      groups(a.copy(aggregateExpressions = a.aggregateExpressions.map(named(_)(_.transform(choice)))))
+    case w: Window if w.windowExpressions.exists(hasChoice) => window(w)
   }
-
-  private def changed(before: LogicalPlan, after: LogicalPlan): Seq[(Attribute, Attribute)] =
-    before.output.zip(after.output).filter { case (a, b) => a.exprId != b.exprId }
 
   private def isCollated(e: Expression): Boolean = isCollated(e.dataType)
 
@@ -36,42 +29,44 @@ object Spellings extends Rule[LogicalPlan] {
     case _ => false
   }
 
-  /** Gives a changed expression an id of its own. */
+  /** What is computed now in place of a column of the output, under the column's own id. */
   private def named(e: NamedExpression)(change: Expression => Expression): NamedExpression = e match {
-    case alias @ Alias(child, name) =>
-      val other = change(child)
-      if (other eq child) alias else Alias(other, name)()
+    case Alias(child, name) => Alias(change(child), name)(e.exprId)
     case attribute =>
       val other = change(attribute)
-      if (other eq attribute) attribute else Alias(other, attribute.name)()
+      if (other eq attribute) attribute else Alias(other, attribute.name)(attribute.exprId)
   }
 
   private def groups(a: Aggregate): LogicalPlan = {
     val keys = a.groupingExpressions.filter(isCollated).map { e =>
       (e, Alias(key(e), "key")(), Alias(spelled(e), "spelling")())
     }
+    // A key's own id goes to the spelling above; calls read it under another one.
+    val renamed = AttributeMap(keys.collect { case (k: Attribute, _, _) => k -> Alias(k, k.name)() })
     def replaced(e: Expression): Expression = e match {
-      case call: AggregateExpression => call
+      case call: AggregateExpression => call.transform { case k: Attribute => renamed.get(k).fold(k)(_.toAttribute) }
       case _ => keys.find(_._1.semanticEquals(e)) match {
           case Some((_, _, spelling)) => Cast(first(spelling.toAttribute).toAggregateExpression(), e.dataType)
           case None => e.mapChildren(replaced)
         }
     }
     if (keys.isEmpty) a
-    else Aggregate(
-      a.groupingExpressions.map(e => keys.find(_._1 eq e).fold(e)(_._2.toAttribute)),
-      a.aggregateExpressions.map(named(_)(replaced)),
-      Project(a.child.output ++ keys.flatMap { case (_, key, spelling) => Seq(key, spelling) }, a.child),
-      a.hint)
+    else {
+      val passed = a.child.output.map(c => renamed.getOrElse(c, c))
+      Aggregate(
+        a.groupingExpressions.map(e => keys.find(_._1 eq e).fold(e)(_._2.toAttribute)),
+        a.aggregateExpressions.map(named(_)(replaced)),
+        Project(passed ++ keys.flatMap { case (_, key, spelling) => Seq(key, spelling) }, a.child),
+        a.hint)
+    }
   }
 
   private def window(w: Window): LogicalPlan = {
     val (computed, shown) = w.windowExpressions.map { e =>
       val found = e.collectFirst { case WindowExpression(AggregateExpression(Ordered(call), _, _, _, _), _) => call }
       found.fold((e, e.toAttribute: NamedExpression)) { call =>
-        val inner = Alias(
-          e.asInstanceOf[Alias].child.transform { case x @ Ordered(_) => pairs(x) }, e.name)()
-        (inner, Alias(second(inner.toAttribute, call.children.head), e.name)())
+        val inner = Alias(e.asInstanceOf[Alias].child.transform { case x @ Ordered(_) => pairs(x) }, e.name)()
+        (inner, Alias(second(inner.toAttribute, call.children.head), e.name)(e.exprId))
       }
     }.unzip
     Project(w.child.output ++ shown, w.copy(windowExpressions = computed))
