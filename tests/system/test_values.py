@@ -121,8 +121,10 @@ def test_a_group_takes_a_spelling_that_is_left(fresh: World, prefer: str) -> Non
         view(fresh, "m", f"SELECT concat(r, '!') u, s, max(r) x, min(r) y FROM {collated} GROUP BY s, r HAVING r > 'A'")
         view(fresh, "p", f"SELECT id, max(r) OVER (PARTITION BY r) x, count(*) OVER (PARTITION BY r) n FROM {collated}")
         view(fresh, "g", f"SELECT g, count(*) AS n FROM (SELECT map(1, r) AS g FROM {collated}) GROUP BY g")
+        view(fresh, "e", f"SELECT r FROM {collated} EXCEPT ALL SELECT r FROM {collated} WHERE id < 3")
         fresh.change("DELETE FROM t WHERE id = 1", "UPDATE t SET r = 'B' WHERE id = 4")
         assert refreshed(fresh, "n", "hex(r), n") == [("41", 2), ("42", 1), (None, 1)]
         assert refreshed(fresh, "g", "hex(g[1]), n") == [("41", 2), ("42", 1), (None, 1)]
+        assert refreshed(fresh, "e", "hex(r)") == [("41",), ("42",), (None,)]
         assert refreshed(fresh, "m", "u, hex(s.t), hex(x), hex(y)") == [("B!", "42", "42", "42")]
         assert refreshed(fresh, "p", "id, hex(x), n") == [(2, "41", 2), (3, "41", 2), (4, "42", 1), (5, None, 1)]
