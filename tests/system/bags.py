@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import VariantVal
 
 TOLERANCE = 1e-9
 
@@ -90,8 +91,15 @@ def _exact(row: Values) -> Values:
 
 
 def _normal(value: Any) -> Any:
-    if isinstance(value, float):
-        return "NaN" if math.isnan(value) else value + 0.0
+    match value:
+        case float():
+            return "NaN" if math.isnan(value) else value + 0.0
+        case dict():
+            return frozenset((_normal(k), _normal(v)) for k, v in value.items())
+        case tuple() | list():
+            return tuple(map(_normal, value))
+        case VariantVal():
+            return value.toJson()
     return value
 
 

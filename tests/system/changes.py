@@ -7,9 +7,19 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from tests.system.expressions import LITERALS
 from tests.system.queries import COLUMNS
 
-SQL_TYPES = {"bigint": "BIGINT", "string": "STRING", "decimal": "DECIMAL(10, 2)", "double": "DOUBLE", "date": "DATE"}
+SQL_TYPES = {
+    "bigint": "BIGINT",
+    "string": "STRING",
+    "decimal": "DECIMAL(10, 2)",
+    "double": "DOUBLE",
+    "date": "DATE",
+    "collated": "STRING",
+    "mapped": "STRUCT<m: MAP<STRING, TIMESTAMP_NTZ>, at: TIMESTAMP_NTZ>",
+    "variant": "STRUCT<v: VARIANT, at: TIMESTAMP_NTZ>",
+}
 VALUES = {
     "k": ("1", "1", "1", "2", "3", "NULL"),
     "x": ("0", "1", "5", "-5", "NULL"),
@@ -17,6 +27,9 @@ VALUES = {
     "m": ("1.50", "-2.25", "0.00", "99.99", "NULL"),
     "d": ("1", "-1", "0.1", "-0.0", "1e16", "-1e16", "double('NaN')", "double('inf')", "double('-inf')", "NULL"),
     "t": ("DATE'2024-01-01'", "DATE'2024-02-29'", "NULL"),
+    "c": ("'a'", "'A'", "'b'", "'B'", "NULL"),
+    "n": (*LITERALS["mapped"], "NULL"),
+    "w": (*LITERALS["variant"], "NULL"),
 }
 CHANGEABLE = ("f", "g")
 """Delta tables; `p`, a Parquet table, only grows."""

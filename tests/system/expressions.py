@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-TYPES = ("bigint", "string", "decimal", "double", "date")
+TYPES = ("bigint", "string", "decimal", "double", "date", "collated")
+"""Types that Spark compares."""
+GROUPS = (*TYPES, "mapped")
+"""Types that Spark groups by."""
+EVERY = (*GROUPS, "variant")
+SAME = "UTF8_LCASE"
+"""The collation of texts of type `collated`; `lower` gives one spelling of all that are equal."""
 KEY = "bigint"
 """Type of the join keys: few values, one of them frequent, NULL among them."""
 
@@ -18,12 +24,26 @@ LITERALS = {
     "decimal": ("0.00BD", "1.50BD", "-2.25BD", "99.99BD"),
     "double": ("0D", "1D", "-0.5D", "1e16D"),
     "date": ("DATE'2024-01-01'", "DATE'2024-02-29'", "DATE'2025-12-31'"),
+    "collated": tuple(f"{text} COLLATE {SAME}" for text in ("'a'", "'A'", "'B'", "''")),
+    "mapped": tuple(
+        f"named_struct('m', map({entries}), 'at', TIMESTAMP_NTZ'2024-01-01 00:00:00.{digits}')"
+        for entries, digits in (
+            ("'x', TIMESTAMP_NTZ'2024-01-01 00:00:00.123456', 'y', NULL", "000001"),
+            ("'y', NULL, 'x', TIMESTAMP_NTZ'2024-01-01 00:00:00.123456'", "000001"),
+            ("'x', TIMESTAMP_NTZ'2024-01-01 00:00:00.123999'", "000001"),
+            ("'x', TIMESTAMP_NTZ'2024-01-01 00:00:00.123999'", "000002"),
+        )
+    ),
+    "variant": tuple(
+        f"named_struct('v', parse_json('{text}'), 'at', TIMESTAMP_NTZ'2024-01-01 00:00:00.{digits}')"
+        for text, digits in (('{"a": [1], "b": null}', "123456"), ('{"b":null,"a":[1]}', "123456"), ("1", "123999"))
+    ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column in scope: `text` as it is written there; type one of TYPES."""
+    """A column in scope: `text` as it is written there; type one of EVERY."""
 
     text: str
     type: str
@@ -52,7 +72,7 @@ def scalar(draw: DrawFn, columns: Sequence[Column], type_: str, depth: int = 2) 
     def again(other: str = type_) -> str:
         return scalar(draw, columns, other, depth - 1)
 
-    shapes = ["coalesce", "case", "if", "nullif", "own"]
+    shapes = ["coalesce", "case", "if", *(["nullif", "own"] if type_ in TYPES else [])]
     match draw(st.sampled_from(shapes)):
         case "coalesce":
             return f"coalesce({again()}, {literal(draw, type_)})"
@@ -69,13 +89,39 @@ def scalar(draw: DrawFn, columns: Sequence[Column], type_: str, depth: int = 2) 
                 st.sampled_from([f"({again()} + 1)", f"(-({again()}))", f"length({other})", f"({again()} % 3)"])
             )
         case "string":
-            return draw(st.sampled_from([f"upper({again()})", f"concat({again()}, 'x')", f"substr({again()}, 1, 1)"]))
+            own = [
+                f"upper({again()})",
+                f"concat({again()}, 'x')",
+                f"substr({again()}, 1, 1)",
+                f"CAST({again('collated')} AS STRING)",
+            ]
+            return draw(st.sampled_from(own))
+        case "collated":
+            return draw(st.sampled_from([f"concat({again()}, 'x')", f"substr({again()}, 1, 1)"]))
         case "decimal":
             return f"CAST({again()} * 2 AS DECIMAL(12, 2))"
         case "double":
             return draw(st.sampled_from([f"({again()} * 0.5D)", f"(-({again()}))", f"abs({again()})"]))
         case _:
             return f"date_add({again()}, 1)"
+
+
+def spelled(text: str, type_: str) -> str:
+    """One spelling where Spark may give any of those that are equal."""
+    return f"lower({text})" if type_ == "collated" else text
+
+
+def order(column: Column) -> str:
+    """What tells apart all values of a column, in an ORDER BY."""
+    match column.type:
+        case "collated":
+            return f"CAST({column.text} AS STRING)"
+        case "mapped":
+            entries = f"CAST(array_sort(map_entries({column.text}.m)) AS STRING)"
+            return f"{entries}, CAST({column.text}.at AS STRING)"
+        case "variant":
+            return f"to_json({column.text}.v), CAST({column.text}.at AS STRING)"
+    return column.text
 
 
 def condition(draw: DrawFn, columns: Sequence[Column], depth: int = 2, *, may_move: bool = False) -> str:
@@ -85,7 +131,8 @@ def condition(draw: DrawFn, columns: Sequence[Column], depth: int = 2, *, may_mo
         return draw(st.sampled_from([f"({left} AND {right})", f"({left} OR {right})", f"NOT ({left})"]))
     type_ = draw(st.sampled_from(sorted({c.type for c in columns}) or ["bigint"]))
     value = scalar(draw, columns, type_, max(0, depth - 1))
-    match draw(st.sampled_from(["compare", "compare", "null", "in", "between", "same"])):
+    shapes = ["compare", "compare", "null", "in", "between", "same"] if type_ in TYPES else ["null"]
+    match draw(st.sampled_from(shapes)):
         case "null":
             return f"{value} IS {draw(st.sampled_from(['', 'NOT ']))}NULL"
         case "in":
@@ -115,7 +162,8 @@ def aggregate(draw: DrawFn, columns: Sequence[Column], *, exact: bool) -> Output
     if name in {"sum", "avg", "stddev", "variance"}:
         type_ = draw(st.sampled_from(numeric))
     else:
-        type_ = draw(st.sampled_from([t for t in TYPES if any(c.type == t for c in columns)] or ["bigint"]))
+        some = EVERY if name == "count" else TYPES
+        type_ = draw(st.sampled_from([t for t in some if any(c.type == t for c in columns)] or ["bigint"]))
     value = scalar(draw, columns, type_, 1)
     match name:
         case "count":
@@ -123,7 +171,7 @@ def aggregate(draw: DrawFn, columns: Sequence[Column], *, exact: bool) -> Output
         case "count_distinct":
             return Output(f"count(DISTINCT {value}){filtered}", "bigint")
         case "min" | "max":
-            return Output(f"{name}({value}){filtered}", type_)
+            return Output(spelled(f"{name}({value}){filtered}", type_), type_)
     absolute = f"sum(if(CAST({value} AS DOUBLE) IN (double('NaN'), double('inf'), double('-inf')), 0D, "
     absolute += f"abs(CAST({value} AS DOUBLE)))){filtered}"
     if name in {"stddev", "variance"}:

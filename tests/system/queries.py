@@ -8,13 +8,38 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from tests.system.expressions import KEY, TYPES, Column, Output, aggregate, condition, literal, scalar
+from tests.system.expressions import (
+    EVERY,
+    GROUPS,
+    KEY,
+    SAME,
+    TYPES,
+    Column,
+    Output,
+    aggregate,
+    condition,
+    literal,
+    order,
+    scalar,
+    spelled,
+)
 
 TABLES = ("f", "g", "p")
 PLAIN_VIEWS = ("here", "west")
 """Plain views of one text over `f`, made under the session's time zone and under another."""
-COLUMNS = {"k": "bigint", "x": "bigint", "s": "string", "m": "decimal", "d": "double", "t": "date"}
-"""Columns of every table: join key, number, string, DECIMAL(10, 2), double, date."""
+COLUMNS = {
+    "k": "bigint",
+    "x": "bigint",
+    "s": "string",
+    "m": "decimal",
+    "d": "double",
+    "t": "date",
+    "c": "collated",
+    "n": "mapped",
+    "w": "variant",
+}
+"""Columns of every table: join key, number, string, DECIMAL(10, 2), double, date; a string that queries read under a
+collation, since Delta has none; a struct with a map and a timestamp; a struct with a variant and a timestamp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +72,7 @@ def queries(draw: DrawFn) -> Query:
     match top:
         case "set":
             types = [draw(st.sampled_from(TYPES)) for _ in range(draw(st.integers(1, 3)))]
-            parts = [_select(draw, types) for _ in range(draw(st.integers(2, 3)))]
+            parts = [_select(draw, types, ordered=True) for _ in range(draw(st.integers(2, 3)))]
             block = _set(parts, draw(st.sampled_from(SETS)))
             if draw(st.booleans()):
                 block = _over(draw, block.text, [o.type for o in block.outputs])
@@ -56,9 +81,9 @@ def queries(draw: DrawFn) -> Query:
         case "sessions":
             block = _sessions(draw)
         case "limit":
-            inner = _block(draw, exact=True)
-            order = ", ".join(f"c{i} {draw(st.sampled_from(['ASC', 'DESC']))}" for i in range(len(inner.outputs)))
-            text = f"SELECT * FROM ({inner.text}) ORDER BY {order} LIMIT {draw(st.integers(1, 6))}"
+            inner = _block(draw, exact=True, ordered=True)
+            by = ", ".join(f"c{i} {draw(st.sampled_from(['ASC', 'DESC']))}" for i in range(len(inner.outputs)))
+            text = f"SELECT * FROM ({inner.text}) ORDER BY {by} LIMIT {draw(st.integers(1, 6))}"
             block = _Block(text, text, inner.outputs)
         case "cte":
             inner = _block(draw, exact=True)
@@ -74,10 +99,12 @@ SETS = ("UNION ALL", "UNION ALL", "UNION", "INTERSECT", "INTERSECT ALL", "EXCEPT
 JOINS = ("JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN")
 
 
-def _block(draw: DrawFn, *, exact: bool) -> _Block:
+def _block(draw: DrawFn, *, exact: bool, ordered: bool = False) -> _Block:
+    """`ordered`: rows that compare as equal are the same, in columns that can be compared."""
     if draw(st.booleans()):
-        return _aggregate(draw, *_from(draw), exact=exact)
-    return _select(draw, [draw(st.sampled_from(TYPES)) for _ in range(draw(st.integers(1, 4)))])
+        return _aggregate(draw, *_from(draw), exact=exact, ordered=ordered)
+    some = TYPES if ordered else EVERY
+    return _select(draw, [draw(st.sampled_from(some)) for _ in range(draw(st.integers(1, 4)))], ordered=ordered)
 
 
 def _over(draw: DrawFn, relation: str, types: Sequence[str]) -> _Block:
@@ -87,31 +114,43 @@ def _over(draw: DrawFn, relation: str, types: Sequence[str]) -> _Block:
     source = f"{name} AS q0"
     if draw(st.booleans()):
         kind = draw(st.sampled_from(JOINS))
-        i = draw(st.integers(0, len(types) - 1))
+        comparable = [i for i, t in enumerate(types) if t in TYPES]
+        i = draw(st.sampled_from(comparable or [0]))
         operator = draw(st.sampled_from(["=", "<=>"]))
-        source += f" {kind} {name} AS q1 ON q0.c{i} {operator} q1.c{i}"
+        on = f"q0.c{i} {operator} q1.c{i}" if comparable else f"q0.c{i} IS NULL AND q1.c{i} IS NULL"
+        source += f" {kind} {name} AS q1 ON {on}"
         columns += _in_scope(kind, [Column(f"q1.c{i}", t) for i, t in enumerate(types)])
     if draw(st.booleans()):
         return _aggregate(draw, source, columns, exact=False)
-    return _select_from(draw, source, columns, [draw(st.sampled_from(TYPES)) for _ in range(draw(st.integers(1, 3)))])
+    return _select_from(draw, source, columns, [draw(st.sampled_from(EVERY)) for _ in range(draw(st.integers(1, 3)))])
 
 
-def _select(draw: DrawFn, types: Sequence[str]) -> _Block:
-    return _select_from(draw, *_from(draw), types)
+def _select(draw: DrawFn, types: Sequence[str], *, ordered: bool = False) -> _Block:
+    return _select_from(draw, *_from(draw), types, ordered=ordered)
 
 
-def _select_from(draw: DrawFn, source: str, columns: Sequence[Column], types: Sequence[str]) -> _Block:
-    outputs = tuple(Output(_cast(scalar(draw, columns, t), t), t) for t in types)
-    distinct = "DISTINCT " if draw(st.integers(0, 3)) == 0 else ""
+def _select_from(
+    draw: DrawFn, source: str, columns: Sequence[Column], types: Sequence[str], *, ordered: bool = False
+) -> _Block:
+    distinct = "DISTINCT " if draw(st.integers(0, 3)) == 0 and set(types) <= set(TYPES) else ""
+    values = [_cast(scalar(draw, columns, t), t) for t in types]
+    outputs = tuple(Output(spelled(v, t) if distinct or ordered else v, t) for v, t in zip(values, types, strict=True))
     items = ", ".join(f"{o.text} AS c{i}" for i, o in enumerate(outputs))
     text = f"SELECT {distinct}{items} FROM {source}{_where(draw, columns)}"
     return _Block(text, text, outputs)
 
 
-def _aggregate(draw: DrawFn, source: str, columns: Sequence[Column], *, exact: bool) -> _Block:
-    keys = [draw(st.sampled_from(TYPES)) for _ in range(draw(st.integers(0, 2)))]
-    grouped = [Output(scalar(draw, columns, t, 1), t) for t in keys]
+def _aggregate(draw: DrawFn, source: str, columns: Sequence[Column], *, exact: bool, ordered: bool = False) -> _Block:
+    keys = [draw(st.sampled_from(TYPES if ordered else GROUPS)) for _ in range(draw(st.integers(0, 2)))]
+    groups = [scalar(draw, columns, t, 1) for t in keys]
+    grouped = [Output(spelled(k, t), t) for k, t in zip(groups, keys, strict=True)]
     calls = [aggregate(draw, columns, exact=exact) for _ in range(draw(st.integers(1, 3)))]
+    # Whichever spelling a group has, it is one of those of its rows.
+    calls += [
+        Output(f"array_contains(collect_set(CAST({k} AS STRING)), CAST({k} AS STRING))", "bigint")
+        for k, t in zip(groups, keys, strict=True)
+        if t == "collated" and draw(st.booleans())
+    ]
     having = ""
     if draw(st.integers(0, 3)) == 0:
         having = (
@@ -123,7 +162,7 @@ def _aggregate(draw: DrawFn, source: str, columns: Sequence[Column], *, exact: b
     outputs = tuple(Output(_cast(o.text, o.type), o.type, o.scale) for o in (*grouped, *calls))
     items = [f"{o.text} AS c{i}" for i, o in enumerate(outputs)]
     scales = [f"{o.scale} AS s{i}" for i, o in enumerate(outputs) if o.scale is not None]
-    by = f" GROUP BY {_grouping(draw, [o.text for o in outputs[: len(keys)]])}" if keys else ""
+    by = f" GROUP BY {_grouping(draw, groups)}" if keys else ""
     tail = f" FROM {source}{_where(draw, columns)}{by}{having}"
     return _Block("SELECT " + ", ".join(items) + tail, "SELECT " + ", ".join(items + scales) + tail, outputs)
 
@@ -138,7 +177,7 @@ def _grouping(draw: DrawFn, keys: Sequence[str]) -> str:
 def _value(draw: DrawFn) -> str:
     """A value of one table as a whole, in the place of a number."""
     table = draw(st.sampled_from(TABLES))
-    inner = [Column(f"e.{c}", t) for c, t in COLUMNS.items()]
+    inner = _columns("e")
     rows = f"FROM {table} AS e WHERE {condition(draw, inner, 1)}"
     whole = (f"(SELECT count(*) {rows})", f"(SELECT max(e.k) {rows})", f"CAST(EXISTS (SELECT 1 {rows}) AS BIGINT)")
     return draw(st.sampled_from(whole))
@@ -164,25 +203,26 @@ def _sessions(draw: DrawFn) -> _Block:
 def _windows(draw: DrawFn) -> _Block:
     """Rows with functions over their partitions; where ties count, the order is of all columns."""
     source, columns = _from(draw)
-    total = ", ".join(c.text for c in columns)
+    total = ", ".join(map(order, columns))
     items = [
-        Output(_cast(scalar(draw, columns, t, 0), t), t) for t in draw(st.lists(st.sampled_from(TYPES), max_size=2))
+        Output(_cast(scalar(draw, columns, t, 0), t), t) for t in draw(st.lists(st.sampled_from(EVERY), max_size=2))
     ]
     for _ in range(draw(st.integers(1, 2))):
         parts = [scalar(draw, columns, draw(st.sampled_from(TYPES)), 1) for _ in range(draw(st.integers(0, 2)))]
         by = f"PARTITION BY {', '.join(parts)} " if parts else ""
-        type_ = draw(st.sampled_from(["bigint", "decimal", "string", "date"]))
+        type_ = draw(st.sampled_from(["bigint", "decimal", "string", "date", "collated"]))
         value = scalar(draw, columns, type_, 1)
-        order = f"ORDER BY {value} {draw(st.sampled_from(['ASC', 'DESC NULLS LAST']))}"
+        ordered = f"ORDER BY {value} {draw(st.sampled_from(['ASC', 'DESC NULLS LAST']))}"
+        shifted = draw(st.sampled_from(EVERY))
         function, found = draw(
             st.sampled_from(
                 [
-                    (f"rank() OVER ({by}{order})", "bigint"),
-                    (f"dense_rank() OVER ({by}{order})", "bigint"),
+                    (f"rank() OVER ({by}{ordered})", "bigint"),
+                    (f"dense_rank() OVER ({by}{ordered})", "bigint"),
                     (f"row_number() OVER ({by}ORDER BY {total})", "bigint"),
-                    (f"lag({value}) OVER ({by}ORDER BY {total})", type_),
-                    (f"max({value}) OVER ({by})", type_),
-                    (f"count({value}) OVER ({by}{order})", "bigint"),
+                    (f"lag({scalar(draw, columns, shifted, 1)}) OVER ({by}ORDER BY {total})", shifted),
+                    (spelled(f"max({value}) OVER ({by})", type_), type_),
+                    (f"count({value}) OVER ({by}{ordered})", "bigint"),
                     (f"count(*) OVER ({by}ORDER BY {total} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)", "bigint"),
                 ]
             )
@@ -213,8 +253,12 @@ def _where(draw: DrawFn, columns: Sequence[Column]) -> str:
 def _asked(draw: DrawFn, columns: Sequence[Column]) -> str:
     """A condition with a sub-query of one table, correlated or not."""
     table = draw(st.sampled_from(TABLES))
-    inner = [Column(f"e.{c}", t) for c, t in COLUMNS.items()]
-    type_ = draw(st.sampled_from(sorted({c.type for c in columns} & {"bigint", "string", "date", "decimal"}) or [KEY]))
+    inner = _columns("e")
+    type_ = draw(
+        st.sampled_from(
+            sorted({c.type for c in columns} & {"bigint", "string", "date", "decimal", "collated"}) or [KEY]
+        )
+    )
     value, other = scalar(draw, columns, type_, 0), scalar(draw, inner, type_, 0)
     some = condition(draw, inner, 1)
     match draw(st.sampled_from(["in", "exists", "exists alone", "scalar", "count"])):
@@ -250,7 +294,7 @@ def _from(draw: DrawFn, depth: int = 1) -> tuple[str, list[Column]]:
 
 def _on(draw: DrawFn, left: Sequence[Column], right: Sequence[Column]) -> str:
     """An equality of keys, null-safe or not, or an inequality; sometimes with more conjuncts of either side."""
-    type_ = KEY if draw(st.integers(0, 4)) else draw(st.sampled_from(["string", "date", "bigint"]))
+    type_ = KEY if draw(st.integers(0, 4)) else draw(st.sampled_from(["string", "date", "bigint", "collated"]))
     a, b = (scalar(draw, side, type_, 0) for side in (left, right))
     operator = draw(st.sampled_from(["=", "=", "=", "<=>", "<"]))
     parts = [f"{a} {operator} {b}"]
@@ -267,14 +311,20 @@ def _relation(draw: DrawFn, n: int, depth: int) -> tuple[str, list[Column]]:
         inner = _nested(draw)
         return f"({inner.text}) AS r{n}", [Column(f"r{n}.c{i}", o.type) for i, o in enumerate(inner.outputs)]
     table = draw(st.sampled_from((*TABLES, *TABLES, *PLAIN_VIEWS)))
-    return f"{table} AS r{n}", [Column(f"r{n}.{c}", t) for c, t in COLUMNS.items()]
+    return f"{table} AS r{n}", _columns(f"r{n}")
+
+
+def _columns(alias: str) -> list[Column]:
+    """The columns of a table in scope."""
+    found = {c: f"{alias}.{c}" for c in COLUMNS}
+    return [Column(f"({found[c]} COLLATE {SAME})" if t == "collated" else found[c], t) for c, t in COLUMNS.items()]
 
 
 def _nested(draw: DrawFn) -> _Block:
     source, columns = _from(draw, 0)
     if draw(st.booleans()):
         return _aggregate(draw, source, columns, exact=True)
-    return _select_from(draw, source, columns, [KEY, *(draw(st.sampled_from(TYPES)) for _ in range(2))])
+    return _select_from(draw, source, columns, [KEY, *(draw(st.sampled_from(EVERY)) for _ in range(2))])
 
 
 def _cast(text: str, type_: str) -> str:

@@ -89,7 +89,7 @@ def tables(spark: SparkSession) -> Iterator[str]:
     hours = "timestamp_seconds(unix_date(t) * 86400 + pmod(coalesce(x, 0), 24) * 3600)"
     for name, zone in zip(PLAIN_VIEWS, ("UTC", "America/Los_Angeles"), strict=True):
         spark.conf.set(ZONE, zone)
-        spark.sql(f"CREATE VIEW {name} AS SELECT k, x, s, m, d, CAST({hours} AS DATE) AS t FROM f")
+        spark.sql(f"CREATE VIEW {name} AS SELECT k, x, s, m, d, CAST({hours} AS DATE) AS t, c, n, w FROM f")
     spark.conf.set(ZONE, "UTC")
     yield DATABASE
     spark.sql("USE default")

@@ -1,4 +1,11 @@
-"""Values to group and join by, where Spark cannot group by a type or treats different values as equal."""
+"""Two equalities of values: being the same value, and being equal to the query.
+
+Rows are the same if all their values are: strings by their bytes, whatever their collation; maps by their entries; NaN
+is NaN, NULL is NULL and -0.0 is 0.0. Groups, joins and partitions compare as Spark does, by collations. Values of most
+types can stand for themselves in both. For the others, the JVM computes bytes that are equal where the values are
+(`CanonicalBytes`): of values that hold a map or a variant, which Spark cannot compare, and of strings with a collation
+inside other types.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +19,46 @@ _EXACT = frozenset(
     {"byte", "short", "integer", "long", "boolean", "date", "timestamp", "timestamp_ntz", "string", "binary"}
 )
 """Types whose equal values are the same to every expression; decimals are exact too."""
+_BINARY_COLLATION = "string collate UTF8_BINARY"
+_COLLATIONS = "__COLLATIONS"
+"""The metadata of a struct's field that name the collations in it; its type does not."""
 
 
-def groupable(column: int, kind: str) -> Expr:
-    """The column itself, or a value to group by in its place if Spark cannot group by its type.
+def identity(column: int, kind: str) -> Expr:
+    """The column itself, or a value in its place that is equal exactly where the column's values are the same."""
+    if is_collated_text(kind):
+        return Cast(Col(column), "string")
+    return Col(column) if is_plain(kind) else fn("tidemill_identity", Col(column))
 
-    Maps compare by sorted entries, variants by their JSON. A map or variant inside another type compares by its JSON
-    text. Two texts of one nested map may differ: then a net keeps both rows, but no wrong one.
+
+def identity_type(kind: str) -> str:
+    """The type of `identity` for a column of this type."""
+    if is_collated_text(kind):
+        return "string"
+    return kind if is_plain(kind) else "binary"
+
+
+def key(expr: Expr, kind: str) -> Expr:
+    """A value of this type, or one in its place that is equal exactly where Spark's own grouping has them equal."""
+    return expr if is_comparable(kind) else fn("tidemill_key", expr)
+
+
+def is_comparable(kind: str) -> bool:
+    """True if Spark can compare values of this type, as a join does: they hold no map and no variant."""
+    return not _holds(type_from_text(kind), collations=False)
+
+
+def is_plain(kind: str) -> bool:
+    """True if values of this type are the same wherever Spark's grouping has them equal: no maps, variants, collations.
+
+    -0.0 and 0.0 are the same.
     """
-    parsed = type_from_text(kind)
-    if not _ungroupable(parsed):
-        return Col(column)
-    if isinstance(parsed, Mapping) and parsed.get("type") == "map":
-        nested = _ungroupable(parsed["keyType"]) or _ungroupable(parsed["valueType"])
-        return fn("to_json", Col(column)) if nested else fn("sort_array", fn("map_entries", Col(column)))
-    return fn("to_json", Col(column))
+    return not _holds(type_from_text(kind), collations=True)
 
 
-def is_groupable(kind: str) -> bool:
-    """True if Spark can group and join by columns of this type as they are."""
-    return not _ungroupable(type_from_text(kind))
+def is_collated_text(kind: str) -> bool:
+    """True for a string with a collation: two of them may be equal and have different bytes."""
+    return kind.startswith("string collate ") and kind != _BINARY_COLLATION
 
 
 def is_exact(kind: str) -> bool:
@@ -46,20 +73,26 @@ def exactly(column: int, kind: str) -> Expr | None:
     """A value that is equal only where the column's values are the same to every expression; None if none is known."""
     if is_exact(kind):
         return Col(column)
-    return Cast(Col(column), "string") if kind in {"float", "double"} else None
+    return Cast(Col(column), "string") if kind in {"float", "double"} or is_collated_text(kind) else None
 
 
-def _ungroupable(kind: DataType | Any) -> bool:
+def _holds(kind: DataType | Any, *, collations: bool) -> bool:
+    """True if a type is, or has within, what Spark cannot compare, or with `collations` a string with one."""
     if isinstance(kind, str):
-        return kind == "variant" or kind.startswith(("geometry", "geography"))
+        unknown = kind in {"variant", "interval"} or kind.startswith(("geometry", "geography"))
+        return unknown or (collations and is_collated_text(kind))
     match kind.get("type"):
         case "map":
             return True
         case "array":
-            return _ungroupable(kind["elementType"])
+            return _holds(kind["elementType"], collations=collations)
         case "struct":
-            return any(_ungroupable(f["type"]) for f in kind["fields"])
+            return any(_holds(f["type"], collations=collations) or (collations and _named(f)) for f in kind["fields"])
         case "udt":
-            return _ungroupable(kind["sqlType"])
+            return _holds(kind["sqlType"], collations=collations)
         case _:
             return False
+
+
+def _named(field: Mapping[str, Any]) -> bool:
+    return _COLLATIONS in field.get("metadata", {})

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from tidemill.errors import TidemillError
 from tidemill.plan.expr import ONE, ZERO, Col, Expr, fn
-from tidemill.plan.grouping import groupable, is_groupable
+from tidemill.plan.grouping import identity, is_plain
 from tidemill.runtime.run.jobs import SparkJobs, Written
 from tidemill.runtime.run.row_expressions import Ids, is_negative, is_positive, observed_sum, partition_text
 from tidemill.wire import nodes
@@ -158,11 +158,11 @@ def _candidates(
 
 
 def _usable(keys: Sequence[str] | None, columns: Sequence[ResultColumn]) -> tuple[str, ...] | None:
-    """Returns the keys if there are any and each can be compared as it is; else None."""
+    """Returns the keys if there are any and equal values of each are the same; else None."""
     if not keys:
         return None
     types = {c.name: c.type for c in columns}
-    return tuple(keys) if all(is_groupable(types[k]) for k in keys) else None
+    return tuple(keys) if all(is_plain(types[k]) for k in keys) else None
 
 
 def _leaf(files: Sequence[File], ids: Sequence[int], columns: Sequence[ResultColumn]) -> WireNode:
@@ -195,7 +195,7 @@ def _touched(
 
 
 def _same(left: Sequence[int], right: Sequence[int], columns: Sequence[ResultColumn]) -> list[Expr]:
-    return [fn("<=>", groupable(a, c.type), groupable(b, c.type)) for a, b, c in zip(left, right, columns, strict=True)]
+    return [fn("<=>", identity(a, c.type), identity(b, c.type)) for a, b, c in zip(left, right, columns, strict=True)]
 
 
 def _tail(path: str) -> str:
@@ -289,9 +289,9 @@ def _final_counts(
     keys: list[tuple[int, Expr]] = []
     values: list[tuple[int, Expr]] = [(count, fn("sum", Col(n)))]
     for produced, column, c in zip(out, both, columns, strict=True):
-        if is_groupable(c.type):
+        if is_plain(c.type):
             keys.append((produced, Col(column)))
         else:
-            keys.append((ids.one(), groupable(column, c.type)))
+            keys.append((ids.one(), identity(column, c.type)))
             values.append((produced, fn("first", Col(column))))
     return nodes.replicate(Col(count), nodes.aggregate(keys, values, rows))

@@ -10,7 +10,7 @@ from functools import reduce
 
 from tidemill.plan.aggregates import Additive, additive
 from tidemill.plan.expr import ONE, ZERO, Cast, Col, Expr, Lit, fn
-from tidemill.plan.grouping import groupable
+from tidemill.plan.grouping import identity
 from tidemill.plan.ops import Combine, Named, Partial
 from tidemill.plan.query import Query
 from tidemill.search.lower.lowered import Blocks, Lowered, null_of
@@ -128,7 +128,7 @@ class AttributeForm:
         same: Expr = fn("=", Col(had), Col(has))
         for c, _ in news:
             kind = self._type(c)
-            same = fn("and", same, fn("<=>", groupable(old_value[c], kind), groupable(c, kind)))
+            same = fn("and", same, fn("<=>", identity(old_value[c], kind), identity(c, kind)))
         node = nodes.where([fn("not", same)], node)
         signs = fn("explode", fn("array", Lit(-1, "long"), Lit(1, "long")))
         shown = nodes.same((*(c for c, _ in values), had, has))

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from tidemill.plan.clock import timed
 from tidemill.plan.expr import ONE, ZERO, Col, Expr, Lit, fn
-from tidemill.plan.grouping import groupable
+from tidemill.plan.grouping import identity
 from tidemill.plan.ops import Filter, Project
 from tidemill.plan.query import Query
 from tidemill.search.lower.lowered import Blocks, Lowered
@@ -60,7 +60,7 @@ def _of_projection(blocks: Blocks, query: Query, of: Project, rows: Lowered, sta
     values = [*((earlier[c], before[c]) for c in moving), *after.items()]
     node = nodes.project(values, rows.node)
     differ = (
-        fn("not", fn("<=>", groupable(earlier[c], blocks.columns.type(c)), groupable(c, blocks.columns.type(c))))
+        fn("not", fn("<=>", identity(earlier[c], blocks.columns.type(c)), identity(c, blocks.columns.type(c))))
         for c in moving
     )
     node = nodes.where([reduce(lambda a, b: fn("or", a, b), differ)], node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidemill.plan.expr import Col, fn
+from tidemill.plan.expr import Col
 from tidemill.plan.ops import Join, KeyFilter, Keys, LookUp
 from tidemill.search.lower.choices import Choices
 from tidemill.search.lower.join_order import Input, join_order
@@ -48,9 +48,9 @@ def _inner(blocks: Blocks, choices: Choices, op: Join, groups: Sequence[int], in
     return Lowered(node, tuple(c for x in inputs for c in x.columns), count)
 
 
-def key_filter(op: KeyFilter, rows: Lowered, wanted: Lowered, *, broadcast: bool) -> Lowered:
+def key_filter(blocks: Blocks, op: KeyFilter, rows: Lowered, wanted: Lowered, *, broadcast: bool) -> Lowered:
     """The rows whose key is in `wanted`."""
-    condition = [fn("<=>" if op.nulls else "=", expr, Col(c)) for expr, c in op.on]
+    condition = blocks.equal(op.on, nulls=op.nulls)
     return rows.over(nodes.join("semi", condition, rows.node, wanted.node, "right" if broadcast else None))
 
 

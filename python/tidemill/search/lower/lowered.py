@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from tidemill.plan.columns import ColumnIds
 from tidemill.plan.expr import ONE, ZERO, Cast, Col, Expr, Lit, fn
-from tidemill.plan.grouping import groupable
+from tidemill.plan.grouping import identity, identity_type, is_collated_text, key
 from tidemill.plan.ops import Named
 from tidemill.plan.query import COUNT_FIELD
 from tidemill.wire import nodes
@@ -78,18 +78,24 @@ class Blocks:
         """One row per distinct row, with the sum of its counts; rows whose counts cancel out are dropped."""
         keys: list[tuple[int, Expr]] = []
         carried: list[tuple[int, Expr]] = []
+        shown: dict[int, Expr] = {}
         for c in columns:
-            by = groupable(c, self.columns.type(c))
+            kind = self.columns.type(c)
+            by = identity(c, kind)
             if by == Col(c):
                 keys.append((c, by))
+                continue
+            keys.append((self.column(identity_type(kind), "net"), by))
+            if is_collated_text(kind):
+                shown[c] = Cast(Col(keys[-1][0]), kind)
             else:
-                keys.append((self.column("string", "net"), by))
                 carried.append((c, fn("any_value", Col(c))))
+                shown[c] = Col(c)
         total = (self.count, fn("sum", Col(self.count)))
         node = nodes.aggregate(keys, [total, *carried], self.signed(rows).node)
         node = nodes.where((fn("not", fn("=", Col(self.count), ZERO)),), node)
-        if carried:
-            node = nodes.project(nodes.same((*columns, self.count)), node)
+        if shown:
+            node = nodes.project(((c, shown.get(c, Col(c))) for c in (*columns, self.count)), node)
         return Lowered(node, columns, self.count)
 
     # -- rows of any kind ---------------------------------------------------------------------------------------------
@@ -118,11 +124,11 @@ class Blocks:
     # -- rows of some keys --------------------------------------------------------------------------------------------
 
     def among(self, kind: str, rows: Lowered, keys: Iterable[int], wanted: Lowered) -> Lowered:
-        """Rows whose keys are ("semi"), or are not ("anti"), among those of a small relation; NULLs are equal."""
+        """Rows that have ("semi"), or do not have ("anti"), the same values there as a row of a small relation."""
         types = {c: self.columns.type(c) for c in keys}
         names = [(c, self.column(types[c], "touched")) for c in types]
         renamed = nodes.project(((w, Col(c)) for c, w in names), wanted.node)
-        condition = [fn("<=>", groupable(c, types[c]), groupable(w, types[c])) for c, w in names]
+        condition = [fn("<=>", identity(c, types[c]), identity(w, types[c])) for c, w in names]
         return rows.over(nodes.join(kind, condition, rows.node, renamed, "right"))
 
     def having(
@@ -134,8 +140,13 @@ class Blocks:
         """
         names = [(expr, c, self.column(self.columns.type(c), "wanted")) for expr, c in on]
         renamed = nodes.project(((w, Col(c)) for _, c, w in names), wanted.node)
-        condition = [fn("<=>" if nulls else "=", expr, Col(w)) for expr, _, w in names]
+        condition = self.equal(((expr, w) for expr, _, w in names), nulls=nulls)
         return rows.over(nodes.join("semi", condition, rows.node, renamed, "right" if broadcast else None))
+
+    def equal(self, on: Iterable[tuple[Expr, int]], *, nulls: bool) -> list[Expr]:
+        """That expressions are equal to columns of their types, as in the query; `nulls`: NULLs are equal."""
+        kinds = ((expr, c, self.columns.type(c)) for expr, c in on)
+        return [fn("<=>" if nulls else "=", key(expr, kind), key(Col(c), kind)) for expr, c, kind in kinds]
 
 
 def null_of(kind: str) -> Expr:

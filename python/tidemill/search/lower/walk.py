@@ -144,7 +144,7 @@ class Lowerer:
             case Join():
                 return joins.join(blocks, self._choices, op, e.inputs, inputs)
             case KeyFilter():
-                return joins.key_filter(op, *inputs, broadcast=self._choices.is_small(e.inputs[1]))
+                return joins.key_filter(blocks, op, *inputs, broadcast=self._choices.is_small(e.inputs[1]))
             case Keys():
                 return joins.keys(blocks, op, inputs)
             case Aggregate(keys, calls):

@@ -20,7 +20,7 @@ from tidemill.cost.costing import LOOKED_UP_KEYS, Facts
 from tidemill.cost.guesses import LOOK_UP_FROM_ROWS
 from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.expr import Col, Expr
-from tidemill.plan.grouping import groupable
+from tidemill.plan.grouping import is_plain
 from tidemill.plan.ops import FinalChange, KeyFilter, LookUp, Merge, StateScan
 from tidemill.search.contract.stored import KeyedRead
 
@@ -118,7 +118,7 @@ def _asking(memo: Memo, group: int, e: Expression) -> Iterator[_KeyedReadSite]:
                 yield _KeyedReadSite(group, e, scan, wanted, on, nulls)
         case FinalChange(partial):
             keys = tuple((Col(c), c) for c, _ in partial.keys)
-            if any(groupable(c, memo.columns.type(c)) != key for key, c in keys):
+            if not all(is_plain(memo.columns.type(c)) for _, c in keys):
                 return
             old, change = e.inputs
             merges = [x.inputs[0] for x in memo.group(old).expressions if isinstance(x.op, Merge) and x.op.state]

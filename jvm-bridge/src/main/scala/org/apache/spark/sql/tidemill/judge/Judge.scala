@@ -21,10 +21,14 @@ import org.json4s.JsonDSL._
  *
  * The request: {"query", "positions": see [[QueryAtPositions]], "output": [name of the query's column...], "columns":
  * [[name, type]...] of the files, "files": [{"path", "bytes", "modified"}...], "folded": see [[QueryAtPositions]],
- * [[name of a column, [text...]]...], "ties": bool, "description"}.
+ * [[name of a column, [text...]]...], "ties": bool, "spellings":
+ * bool, "description"}.
+ *
+ * "spellings": strings that their collation has equal count as the same.
  *
  * The answer without "ties": {"missing", "unexpected"}, or if the rows hold floats {"differing": [[count, rest,
- * numbers]...]}, rows whose counts on both sides differ (count > 0: the query has more of them). With "ties": see
+ * numbers]...]}, rows whose counts on both sides differ (count > 0: the query has more of them), and {"spelled_freely": see
+ * [[FreeSpellings]]}. With "ties": see
  * [[TiedRows]]. Keys are those of [[ComparableRow]], as base64.
  */
 final class Judge(session: SparkSession, query: Query, request: JValue) {
@@ -53,13 +57,14 @@ final class Judge(session: SparkSession, query: Query, request: JValue) {
     val sum = Alias(aggregate(Sum(sign)), "count")(count.exprId)
     val told = Seq(rest, numbers).map(a => Alias(aggregate(First(a, ignoreNulls = false)), a.name)())
     val groups = Filter(Not(EqualTo(count, Literal(0L))), Aggregate(Seq(key), sum +: told, both))
-    if (!columns.exists(c => ComparableRow.hasFloats(c._2))) totals(groups, count)
+    val free = JObject("spelled_freely" -> JBool(FreeSpellings.in(query.analyzed)))
+    if (!columns.exists(c => ComparableRow.hasFloats(c._2))) totals(groups, count) ~ free
     else {
       val found = collect(groups).map { r =>
         val numbers = r.getArray(2).toDoubleArray().toList.map(n => JString(n.toString): JValue)
         JArray(List(JLong(r.getLong(0)), text(r.getBinary(1)), JArray(numbers))): JValue
       }
-      JObject("differing" -> JArray(found.toList))
+      JObject("differing" -> JArray(found.toList)) ~ free
     }
   }
 
@@ -96,7 +101,8 @@ final class Judge(session: SparkSession, query: Query, request: JValue) {
 
   /** Rows of `plan` as key, rest, numbers and sign. */
   private def row(plan: LogicalPlan, sign: Expression): LogicalPlan = {
-    val told = Alias(ComparableRow(struct(if (plan eq stored) plan.output else output(plan))), "row")()
+    val values = (if (plan eq stored) plan.output else output(plan)).map(spelled)
+    val told = Alias(ComparableRow(struct(values)), "row")()
     val fields = ComparableRow.Answer.fieldNames.toSeq.zipWithIndex.map { case (name, i) =>
       Alias(GetStructField(told.toAttribute, i), name)()
     }
@@ -105,6 +111,11 @@ final class Judge(session: SparkSession, query: Query, request: JValue) {
 
   private def struct(columns: Seq[Expression]): Expression =
     CreateNamedStruct(columns.zipWithIndex.flatMap { case (c, i) => Seq(Literal(s"c$i"), c) })
+
+  private def spelled(value: Expression): Expression = value.dataType match {
+    case s: StringType if Json.flag(request, "spellings") && !s.supportsBinaryEquality => CollationKey(value)
+    case _ => value
+  }
 
   /** The view's columns of the query, in its order. */
   private def output(plan: LogicalPlan): Seq[Expression] =

@@ -55,6 +55,7 @@ final class Normalizer(session: SparkSession) extends Optimizer(session.sessionS
     Batch("Rewrite Subquery", FixedPoint(1),
       RewritePredicateSubquery, PushPredicateThroughJoin, ColumnPruning, CollapseProject, RemoveRedundantAliases,
       RemoveNoopOperators),
+    Batch("Spellings", FixedPoint(1), Spellings),
     Batch("Scalar Subqueries", FixedPoint(1), ScalarSubqueries),
     Batch("Values as Columns", fixedPoint,
       PushDownPredicates, ColumnPruning, CollapseProject, RemoveRedundantAliases, RemoveNoopOperators),

@@ -10,6 +10,7 @@ import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, LocalRelation, Pr
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.tidemill.query.{Clock, Handle, Query}
 import org.apache.spark.sql.tidemill.sum.ExactSumExpressions
+import org.apache.spark.sql.tidemill.value.ValueExpressions
 import org.apache.spark.sql.types._
 
 import org.json4s._
@@ -82,8 +83,9 @@ final class ExpressionDecoder(session: SparkSession, query: Query) {
 
   private def call(name: String, wire: JValue, columns: Columns): Expression = {
     val arguments = list(wire \ "args").map(build(_, columns))
-    val built = Partitions.lookup(name, arguments).orElse(ExactSumExpressions.lookup(name, arguments)).getOrElse(
-      FunctionRegistry.builtin.lookupFunction(FunctionIdentifier(name), arguments))
+    val own = Partitions.lookup(name, arguments).orElse(ValueExpressions.lookup(name, arguments)).orElse(
+      ExactSumExpressions.lookup(name, arguments))
+    val built = own.getOrElse(FunctionRegistry.builtin.lookupFunction(FunctionIdentifier(name), arguments))
     built match {
       case f: AggregateFunction =>
         val filter = Some(wire \ "filter").collect { case e: JObject => build(e, columns) }

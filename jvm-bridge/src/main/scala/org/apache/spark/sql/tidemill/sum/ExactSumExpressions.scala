@@ -109,7 +109,7 @@ final case class ExactValue(child: Expression) extends UnaryExpression {
   override def checkInputDataTypes(): TypeCheckResult = ExactSumExpressions.checkState(child)
   override protected def nullSafeEval(state: Any): Any = ExactSum.value(state.asInstanceOf[InternalRow])
   override protected def doGenCode(ctx: CodegenContext, ev: ExprCode): ExprCode =
-    defineCodeGen(ctx, ev, c => s"org.apache.spark.sql.tidemill.ExactSum.value($c)")
+    defineCodeGen(ctx, ev, c => s"org.apache.spark.sql.tidemill.sum.ExactSum.value($c)")
   override protected def withNewChildInternal(newChild: Expression): Expression = copy(child = newChild)
 }
 

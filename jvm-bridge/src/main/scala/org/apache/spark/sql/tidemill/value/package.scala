@@ -1,0 +1,2 @@
+/** When two values are the same one, whatever their type. */
+package org.apache.spark.sql.tidemill.value
