@@ -144,6 +144,8 @@ private[tidemill] object ViewSource extends Source {
     val lostDelta = Files.missing(deltas.map(_.getPath.toString), conf)
     val reason = full.map(e => s"SOURCE_REWRITTEN: run ${Json.long(e, "run")} of the view was full")
       .orElse(lostDelta.headOption.map(p => s"HISTORY_GONE: '$p' is gone"))
+      .orElse(runs.find(e => !sameColumns(root, e, after, conf))
+          .map(e => s"SCHEMA_CHANGED: run ${Json.long(e, "run")} of the view has other columns"))
     def total(name: String): Option[Long] = {
       val known = runs.map(e => Json.longOption(e \ "metrics" \ "rows_out", name))
       if (known.forall(_.isDefined)) Some(known.flatten.sum) else None
