@@ -12,7 +12,7 @@ from tidemill.runtime.before import analysis, sessions
 from tidemill.runtime.judge.compare import Verdict, compare
 from tidemill.runtime.judge.free_answers import compare_cut, find_cut
 from tidemill.runtime.run.binder import Binder
-from tidemill.runtime.run.jobs import JobCost, SparkJobs
+from tidemill.runtime.run.jobs import SparkJobs
 from tidemill.runtime.view import views
 from tidemill.runtime.view.record import RunRecord
 from tidemill.sources.adapters import describe_position, pin
@@ -33,7 +33,7 @@ def verify(jvm: Jvm, statement: Verify) -> list[list[Any]]:
     with analysis.analysed_again(working, definition, head) as document:
         at = _positions(working, document, definition.qualified, head)
         sessions.fit(working, None)
-        execution = SparkJobs(working, document["query"], definition.qualified, head.run, JobCost())
+        execution = SparkJobs(working, document["query"], definition.qualified, head.run)
         columns = [(c.name, type_to_text(c.type)) for c in definition.columns]
         verdict = _verdict(execution, document, at, head, columns)
     return [[verdict.matches, verdict.missing, verdict.unexpected]]

@@ -16,6 +16,8 @@ KEEP_FILES = "tidemill.keepFiles"
 """Property of an entry that was attached by LOCATION: DROP leaves its files alone, whatever the definition says."""
 OURS = (VIEW_PROPERTY, KEEP_FILES)
 SESSION_CATALOG = "spark_catalog"
+NAME_BYTES = 255
+"""Most bytes in the name of a view: it is the name of a folder too, and of a row of a metastore."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,9 @@ def qualify(jvm: Jvm, name: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_name(jvm: Jvm, qualified: Sequence[str]) -> None:
-    """Raises Spark's INVALID_SCHEMA_OR_RELATION_NAME for a name that no table can have."""
+    """Raises TIDEMILL_NAME_TOO_LONG, and Spark's INVALID_SCHEMA_OR_RELATION_NAME for a name that no table can have."""
+    if (size := len(qualified[-1].encode())) > NAME_BYTES:
+        raise TidemillError("TIDEMILL_NAME_TOO_LONG", {"size": size, "most": NAME_BYTES, "begin": qualified[-1][:40]})
     jvm.invoke("catalog", {"do": "check_name", "name": list(qualified)})
 
 
