@@ -30,7 +30,7 @@ object Findings {
       ("nondeterministic" -> (expressions.flatMap(nondeterministic) ++ samples).distinct.toList) ~
       ("time_dependent" -> expressions.flatMap(timeDependent).distinct.toList) ~
       ("session_functions" -> sessionFunctions(session, parsed).toList) ~
-      ("sql_functions" -> sqlFunctions(nodes).map { f => f.name.unquotedString -> fingerprint(f) })
+      ("sql_functions" -> Json.ofMap(sqlFunctions(nodes).map(f => f.name.unquotedString -> fingerprint(f))))
   }
 
   /** The SQL functions that were called, whose bodies the analyser has put in their places. */
