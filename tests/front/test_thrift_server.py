@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -85,6 +86,56 @@ def test_writes_to_a_view_are_refused_with_a_hive_metastore(jdbc: Connection) ->
             assert "[TIDEMILL_USE_OTHER_STATEMENT]" in refused.message, sql
             assert refused.state == "42809", sql
     assert len(jdbc.sql("SELECT * FROM v")) == 2
+
+
+COLUMNS = {
+    "": (
+        "SELECT b, a FROM kinds",
+        "SELECT ar AS b, a, b AS c FROM kinds",
+        "SELECT a AS A, st AS b, m AS `x,y` FROM kinds",
+        "SELECT CAST(a AS DECIMAL(20, 2)) AS a, CAST(b AS DATE) AS b FROM kinds",
+    ),
+    "PARTITIONED BY (a)": ("SELECT b, a FROM kinds", "SELECT b AS a, ar FROM kinds"),
+    "USING delta": ("SELECT ar AS b, a FROM kinds",),
+}
+"""Queries whose columns have other types, places and names, one after the other."""
+
+
+@pytest.mark.parametrize("clauses", COLUMNS)
+def test_a_hive_metastore_takes_columns_of_other_types(jdbc: Connection, clauses: str) -> None:
+    """It refuses a type that cannot be converted from the one before at its place; views get other columns as ever."""
+    jdbc.sql(
+        "CREATE TABLE kinds USING parquet AS SELECT 1 AS a, '2020-01-01' AS b, array('x') AS ar, map('k', 1) AS m,"
+        " named_struct('p q', 1, 'R', 'x') AS st"
+    )
+    jdbc.sql(f"CREATE INCREMENTAL VIEW v {clauses} SCHEDULE (ON DEMAND) AS SELECT a, b FROM kinds")
+    for number, query in enumerate(COLUMNS[clauses]):
+        said = f"{clauses} COMMENT 'number {number}' SCHEDULE (ON DEMAND)"
+        for statement in (
+            f"ALTER INCREMENTAL VIEW v AS {query}"
+            if number % 2
+            else f"CREATE OR REPLACE INCREMENTAL VIEW v {said} AS {query}",
+            "REFRESH INCREMENTAL VIEW v",
+        ):
+            jdbc.sql(statement)
+            assert jdbc.sql("SELECT * FROM v") == jdbc.sql(query), statement
+        types = [column["data_type"] for column in jdbc.sql(f"DESCRIBE QUERY {query}")]
+        assert [column["data_type"] for column in jdbc.sql("DESCRIBE v")][: len(types)] == types
+
+
+@pytest.mark.parametrize("statement", ["REFRESH INCREMENTAL VIEW v", "VACUUM INCREMENTAL VIEW v"])
+def test_an_entry_that_is_behind_gets_the_columns(jdbc: Connection, tmp_path: Path, statement: str) -> None:
+    """As an earlier version left it, whose statement failed after its commit."""
+    jdbc.sql("CREATE TABLE pairs USING parquet AS SELECT 1 AS a, 'x' AS b")
+    at = f"LOCATION '{tmp_path}/v'"
+    jdbc.sql(f"CREATE INCREMENTAL VIEW v {at} SCHEDULE (ON DEMAND) AS SELECT a, b FROM pairs")
+    jdbc.sql("ALTER INCREMENTAL VIEW v AS SELECT b, a FROM pairs")
+    jdbc.sql("DROP INCREMENTAL VIEW v")
+    view = json.loads((tmp_path / "v/_tidemill/view.json").read_text())["id"]
+    jdbc.sql(f"CREATE TABLE v (a INT, b STRING) USING parquet {at} TBLPROPERTIES ('tidemill.view' = '{view}')")
+    assert jdbc.sql("SELECT * FROM v") == [{"a": "1", "b": "x"}]
+    jdbc.sql(statement)
+    assert jdbc.sql("SELECT * FROM v") == [{"b": "x", "a": "1"}]
 
 
 def test_two_connections_with_settings_of_their_own(spark: SparkSession, server: Server, jdbc: Connection) -> None:

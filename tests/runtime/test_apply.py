@@ -128,14 +128,14 @@ def test_inserts_into_a_big_result_do_not_pile_up_files(
 
 def test_a_delta_that_takes_what_is_not_there_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     from tidemill.errors import TidemillError
-    from tidemill.runtime.run.jobs import JobCost, SparkJobs, Written
+    from tidemill.runtime.run.jobs import SparkJobs, Written
 
     class Lying(SparkJobs):
         def write(self, *args: Any, **named: Any) -> Written:
             observed: Mapping[str, Mapping[str, Any]] = {"apply": {"short": 2}}
             return Written((), 0, observed)
 
-    execution = Lying(None, 1, "v", 1, JobCost())  # type: ignore[arg-type]  # nothing is run
+    execution = Lying(None, 1, "v", 1)  # type: ignore[arg-type]  # nothing is run
     file = {"path": "file:/a/part-0", "bytes": 10, "modified": 0}
     delta = apply.Delta((file,), 0, 2, "_n")
     with pytest.raises(TidemillError, match="removes 2 row values"):

@@ -93,8 +93,8 @@ def without(name: str) -> dict[str, float]:
         (json.dumps({**DOCUMENT, "constants": {**CONSTANTS, "hush": 1, "name": "x"}}), "no constant hush, name"),
         (json.dumps({**DOCUMENT, "constants": without("write")}), "it lacks write"),
         *(
-            (json.dumps({**DOCUMENT, "constants": {**CONSTANTS, "hash": value}}), "hash is not a positive number")
-            for value in (0, -1, "1", True, None, [1], float("nan"), float("inf"))
+            (json.dumps({**DOCUMENT, "constants": {**CONSTANTS, "hash": value}}), "hash is no number between")
+            for value in (0, -1, "1", True, None, [1], float("nan"), float("inf"), 10**400, 1e308, 1e-320)
         ),
     ],
 )

@@ -105,7 +105,7 @@ def test_a_full_run_by_reason() -> None:
 def test_what_has_no_rule_is_refused_by_name(policy: str) -> None:
     with pytest.raises(TidemillError) as caught:
         planned(WINDOW, policy=policy)
-    assert "Window: windows have no rule yet" in str(caught.value)
+    assert "a window function: windows have no rule yet" in str(caught.value)
     with pytest.raises(TidemillError, match="aggregate: no rule but recompute"):
         planned(EXTREMA, policy=policy, settings=PlannerSettings(packs=frozenset({"delta", "recompute"})))
 

@@ -143,6 +143,23 @@ def test_a_column_that_the_view_gives_out_must_stay(fresh: World, change: list[s
         assert world.refresh("strict").rows_in == Row(inserts=1, deletes=0)
 
 
+def test_a_column_that_was_another_one_in_between(fresh: World) -> None:
+    """It is what it was, but the changes in between were written in other columns."""
+    world = fresh
+    table(world, False, "k INT, v INT", "'delta.columnMapping.mode' = 'name', delta.enableTypeWidening = true")
+    world.change("INSERT INTO t VALUES (1, 1), (2, 2)")
+    world.view("auto", "SELECT k, v FROM t", "AUTO")
+    for there, version in (
+        (("ALTER TABLE t ALTER COLUMN v TYPE BIGINT", "INSERT INTO t VALUES (3, 5000000000)"), 1),
+        (("ALTER TABLE t DROP COLUMN v", "UPDATE t SET k = 9 WHERE k = 2"), 4),
+        (("CREATE OR REPLACE TABLE t USING delta AS SELECT 'x' AS k, 1.5D AS v",), 7),
+    ):
+        world.change(*there, f"RESTORE TABLE t TO VERSION AS OF {version}")
+        world.goes_full("SCHEMA_CHANGED")
+    world.change("DELETE FROM t WHERE k = 1")
+    world.goes_on(0, 1)
+
+
 def test_nulls_may_come_and_mapping_may_begin(fresh: World) -> None:
     world = fresh
     table(world, True, "k INT NOT NULL, v BIGINT NOT NULL", "'a' = 'b'")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from py4j.java_gateway import GatewayClient, JavaClass, JavaObject
@@ -13,6 +14,21 @@ from tidemill.version import __version__
 
 BRIDGE = "org.apache.spark.sql.tidemill.bridge.Bridge"
 FAILURES = "org.apache.spark.sql.tidemill.bridge.Failures"
+
+
+@dataclass(slots=True)
+class JobCost:
+    """The cost of Spark jobs: their number, executor CPU milliseconds, and those of the steps of runs alone."""
+
+    jobs: int = 0
+    cpu_ms: float = 0.0
+    steps_ms: float = 0.0
+
+    def take(self) -> JobCost:
+        """Returns the cost so far, and begins anew."""
+        taken = JobCost(self.jobs, self.cpu_ms, self.steps_ms)
+        self.jobs, self.cpu_ms, self.steps_ms = 0, 0.0, 0.0
+        return taken
 
 
 class JvmFailure(Exception):  # noqa: N818  # a Throwable of the JVM, under its name in the contract
@@ -25,14 +41,10 @@ class JvmFailure(Exception):  # noqa: N818  # a Throwable of the JVM, under its 
         condition: str | None,
         message: str,
         causes: Sequence[str] = (),
-        jobs: int = 0,
-        cpu_ms: float = 0.0,
     ) -> None:
-        """`causes`: the messages of its causes, outermost first. `jobs`, `cpu_ms`: Spark's work until it failed."""
+        """`causes`: the messages of its causes, outermost first."""
         super().__init__(number, class_name, condition, message)
         self.causes = tuple(causes)
-        self.jobs = jobs
-        self.cpu_ms = cpu_ms
         self.number = number
         self.class_name = class_name
         self.condition = condition
@@ -51,8 +63,11 @@ class Jvm:
         session: JavaObject,
         interrupted: Callable[[], bool] = lambda: False,
         statement: str = "",
+        spent: JobCost | None = None,
     ) -> None:
-        """`interrupted`: returns True once the user has interrupted the call. `statement`: the text executed."""
+        """`interrupted`: returns True once the user has interrupted the call. `statement`: the text executed. `spent`:
+        gets the cost of all jobs that the call causes, in clones of its session too."""
+        self.spent = JobCost() if spent is None else spent
         self._client = client
         self._session = session
         self._interrupted = interrupted
@@ -70,10 +85,14 @@ class Jvm:
         Once the user has interrupted the call, a job or a commit raises OPERATION_CANCELED instead of beginning. The
         work after a commit goes on, and so does cleaning up.
         """
-        begins = method == "run" or (method == "files" and (request or {}).get("do") == "write_new")
+        begins = method in {"run", "judge"} or (method == "files" and (request or {}).get("do") == "write_new")
         if begins and self._interrupted():
             raise TidemillError("OPERATION_CANCELED")
         answer = json.loads(getattr(self._bridge, method)(self._session, json.dumps(request or {})))
+        self.spent.jobs += answer.get("jobs", 0)
+        self.spent.cpu_ms += answer.get("cpu_ms", 0.0)
+        if method == "run":
+            self.spent.steps_ms += answer.get("cpu_ms", 0.0)
         if "failure" in answer:
             raise JvmFailure(
                 answer["failure"],
@@ -81,15 +100,13 @@ class Jvm:
                 answer.get("condition"),
                 answer["message"],
                 answer.get("causes", ()),
-                answer.get("jobs", 0),
-                answer.get("cpu_ms", 0.0),
             )
         return answer["ok"]
 
     def clone(self, confs: Mapping[str, str | None]) -> Jvm:
         """Returns a clone of the session with these settings (None: unset). This session stays as it is."""
         session = self._bridge.cloneSession(self._session, json.dumps(dict(confs)))
-        return Jvm(self._client, session, self._interrupted, self.statement)
+        return Jvm(self._client, session, self._interrupted, self.statement, self.spent)
 
 
 def keep(client: GatewayClient, throwable: JavaObject) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-import math
 import os
 import stat
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,9 @@ from tidemill.errors import TidemillError
 
 SETTING = "spark.tidemill.cost.constants"
 FORMAT = "tidemill cost constants 1"
+MOST = 1e12
+"""Largest value of a constant. Larger ones are absurd, and costs of large plans would be infinite, or numbers too large
+to compare."""
 MOST_BYTES = 1 << 16
 """Largest size of a file of constants; a larger file was not written by `tidemill calibrate`."""
 
@@ -83,8 +85,8 @@ def values(content: bytes, model: Calibrated) -> dict[str, float]:
     if missing := [c.name for c in model.constants if c.measured and c.name not in constants]:
         raise ValueError(f"it lacks {', '.join(missing)}, which this version measures: calibrate again")
     for name, value in constants.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise ValueError(f"{name} is not a positive number")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 1 / MOST <= value <= MOST:
+            raise ValueError(f"{name} is no number between {1 / MOST:g} and {MOST:g}")
     return {name: float(value) for name, value in constants.items()}
 
 

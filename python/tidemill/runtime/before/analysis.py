@@ -244,6 +244,11 @@ def fingerprint(document: Document) -> str:
 
 
 def functions(document: Document) -> dict[str, str]:
+    """Returns the fingerprints of the functions of users that the query calls, by name: the session's, and SQL ones."""
+    return session_functions(document) | dict(document["findings"].get("sql_functions") or {})
+
+
+def session_functions(document: Document) -> dict[str, str]:
     """Returns the fingerprints of the session functions that the query calls, by name."""
     found: dict[str, str] = {}
     for expression in document["expressions"]:

@@ -123,7 +123,8 @@ class Situation:
         if self.head is None or (self.first and not self.prepared):
             return None
         for name, digest in self.functions.items():
-            if self.head.functions.get(name) != digest:
+            # Earlier versions recorded no SQL functions.
+            if self.head.functions.get(name, digest) != digest:
                 return f"FUNCTION_CHANGED: {name}"
         if self.head.fingerprint != self.fingerprint:
             return "SCHEMA_CHANGED: the query reads its sources in another way than at the last run"

@@ -49,7 +49,7 @@ class Draft:
             "columns": self.columns,
             "query_columns": self.query_columns,
             "sources": tuple(self.document["sources"]),
-            "functions": analysis.functions(self.document),
+            "functions": analysis.session_functions(self.document),
             "time_dependent": bool(self.document["findings"].get("time_dependent")),
         }
 
@@ -58,7 +58,7 @@ class Draft:
         view = ".".join(self.name)
         for clause, text in not_in_effect(self.statement):
             yield f"{view}: {clause} is not in effect. {text}"
-        for function in analysis.functions(self.document):
+        for function in analysis.session_functions(self.document):
             yield (
                 f"{view} uses the function {function}, which exists in this session only: a refresh in a"
                 " session without it will fail."
@@ -83,8 +83,9 @@ def drafted(jvm: Jvm, statement: Create, name: tuple[str, ...]) -> Iterator[Draf
         analysis.check_findings(found, statement.policy)
         arrivals.expectations(statement.expect, captured["namespace"], (s["name"] for s in found["sources"]))
         graph.refuse_cycle(jvm, name, found["sources"])
-        columns = _columns(statement, found, name)
-        partitions = _partitions(statement, columns, name, cased=working.session.conf().get(CASE_SENSITIVE) == "true")
+        cased = working.session.conf().get(CASE_SENSITIVE) == "true"
+        columns = _columns(statement, found, name, cased=cased)
+        partitions = _partitions(statement, columns, name, cased=cased)
         statement = replace(statement, partitioned_by=partitions)
         named = {**found, "output": [[c, v.name] for (c, _), v in zip(found["output"], columns, strict=True)]}
         document = analysis.partitioned(named, partitions)
@@ -92,7 +93,9 @@ def drafted(jvm: Jvm, statement: Create, name: tuple[str, ...]) -> Iterator[Draf
         yield Draft(statement, name, working, captured, document, columns, names, occasion)
 
 
-def _columns(statement: Create, document: analysis.Document, name: Sequence[str]) -> tuple[ViewColumn, ...]:
+def _columns(
+    statement: Create, document: analysis.Document, name: Sequence[str], *, cased: bool
+) -> tuple[ViewColumn, ...]:
     types = analysis.column_types(document)
     output = document["output"]
     if statement.columns and len(statement.columns) != len(output):
@@ -107,10 +110,10 @@ def _columns(statement: Create, document: analysis.Document, name: Sequence[str]
     )
     seen: set[str] = set()
     for column in columns:
-        # Parquet files of a view are read in sessions of either case sensitivity.
-        if column.name.lower() in seen:
+        known = column.name if cased else column.name.lower()
+        if known in seen:
             raise TidemillError("COLUMN_ALREADY_EXISTS", {"columnName": f"`{column.name}`"})
-        seen.add(column.name.lower())
+        seen.add(known)
     return columns
 
 

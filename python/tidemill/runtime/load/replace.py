@@ -41,7 +41,9 @@ def replace_view(jvm: Jvm, entry: CatalogEntry, statement: Create, sql: str, war
             "TIDEMILL_LOCATION_MISMATCH",
             {"location": statement.location, "reason": f"{'.'.join(entry.name)} lies at {view.location}"},
         )
-    if (statement.format or "parquet") != view.definition.format:
+    if statement.format is None:
+        statement = replace(statement, format=view.definition.create.format)
+    elif statement.format != view.definition.format:
         raise TidemillError(
             "TIDEMILL_LOCATION_MISMATCH",
             {"location": view.location, "reason": f"its format is {view.definition.format}"},
@@ -109,7 +111,9 @@ def _filled(
         return attempt.run(draft.working, switched, situation, planned, draft.occasion, lost)
     except UndecidedError:
         raise
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, TidemillError) and error.condition == "TIDEMILL_RUN_GIVEN_UP":
+            raise  # the number may be another statement's by now
         with suppress(Exception):
             switched.files.delete([file])
         raise

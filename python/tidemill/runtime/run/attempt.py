@@ -19,7 +19,7 @@ from tidemill.runtime.before.situation import Situation
 from tidemill.runtime.run import metrics
 from tidemill.runtime.run.apply import Delta, ResultColumn, apply_delta
 from tidemill.runtime.run.binder import Binder
-from tidemill.runtime.run.jobs import JobCost, SparkJobs
+from tidemill.runtime.run.jobs import SparkJobs
 from tidemill.runtime.run.steps import Outcome, carry_out
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import UndecidedError
@@ -79,13 +79,12 @@ def run(
     `lost`: the files of the last run that are known to be unreadable. If a job finds further damage, the run is planned
     and executed again without the damaged files; its row counts all jobs.
 
-    Raises TIDEMILL_CONCURRENT_REFRESH if another run committed first, and TIDEMILL_SOURCE_DISTURBED if a source changed
-    under the run. After any error the run's files are gone.
+    Raises TIDEMILL_CONCURRENT_REFRESH if another run committed first, TIDEMILL_RUN_GIVEN_UP if this one was taken for
+    dead, and TIDEMILL_SOURCE_DISTURBED if a source changed under the run. After any error the run's files are gone.
     """
-    work = JobCost()
     while True:
         try:
-            return _attempt(jvm, view, situation, planned(lost), occasion, work)
+            return _attempt(jvm, view, situation, planned(lost), occasion)
         except JvmFailure as failure:
             found = lost | view.damaged(failure)
             if found == lost:
@@ -95,18 +94,21 @@ def run(
             lost = found
 
 
-def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion: Occasion, work: JobCost) -> RunRecord:
+def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion: Occasion) -> RunRecord:
     number = view.next_run
-    with writers.writing(view.files, view.location), Stage(view.files, view.location, number) as stage:
+    marked = writers.writing(view.files, view.location, view.definition.qualified)
+    with marked as writer, Stage(view.files, view.location, number) as stage:
         query, name = situation.document["query"], view.definition.qualified
-        execution = SparkJobs(jvm, query, name, number, work, situation.clock)
+        execution = SparkJobs(jvm, query, name, number, situation.clock)
         binder, states = _binder(view, situation), view.head.states if view.head else {}
         partitions = view.definition.create.partitioned_by
         outcome = carry_out(plan, situation, execution, binder, stage, states, partitions)
         view.files.delete(outcome.emptied(plan))
+        # Everything that reads the sources is done; what is looked at here is part of what the run costs.
+        _check_undisturbed(jvm, view, situation)
         executed = _Executed(view, situation, plan, execution, binder, stage, number, outcome)
         record = (_held_back if plan.kind == "PARTIAL" else _with_output)(executed, occasion)
-        _check_undisturbed(jvm, view, situation)
+        writer.confirm()
         try:
             view.log.commit(record)
         except UndecidedError:
@@ -148,16 +150,16 @@ def tells(view: View, situation: Situation, lost: Lost) -> bool:
     return view.columns_stay and leases.taken(view)
 
 
-def run_without_output(view: View, situation: Situation, occasion: Occasion) -> RunRecord:
+def run_without_output(jvm: Jvm, view: View, situation: Situation, occasion: Occasion) -> RunRecord:
     """Commits a run without output at which no early work pays: it changes neither content nor positions."""
-    head = view.head
+    head, spent = view.head, jvm.spent.take()
     row = replace(
         row_of(view, occasion, "PARTIAL", situation),
         run=view.next_run,
         rows_out=ChangeCounts(0, 0),
         duration_ms=occasion.elapsed_ms(),
-        cpu_ms=0,
-        jobs=0,
+        cpu_ms=round(spent.cpu_ms),
+        jobs=spent.jobs,
         estimated_cost=0.0,
         measured_cost=0.0,
         state_bytes=head.state_bytes if head else 0,
@@ -215,8 +217,9 @@ class _Executed:
 
     def row(self, occasion: Occasion, states: Iterable[StoredState], rows_out: ChangeCounts | None) -> RunRow:
         """Returns the run's row."""
-        plan, work = self.plan, self.execution.work
-        measured = work.cpu_ms if self.situation.settings.cost_model == "default" else None
+        plan, spent = self.plan, self.execution.jvm.spent.take()
+        # Of the steps alone, as the estimate: what Delta reads to know its tables is no way's own cost.
+        measured = spent.steps_ms if self.situation.settings.cost_model == "default" else None
         return replace(
             row_of(self.view, occasion, plan.kind, self.situation),
             run=self.number,
@@ -225,8 +228,8 @@ class _Executed:
             rows_in=metrics.rows_in(self.binder, self.outcome.written.values(), first=self.fresh),
             rows_out=rows_out,
             duration_ms=occasion.elapsed_ms(),
-            cpu_ms=round(work.cpu_ms),
-            jobs=work.jobs,
+            cpu_ms=round(spent.cpu_ms),
+            jobs=spent.jobs,
             estimated_cost=float(plan.estimated),
             measured_cost=measured,
             regret=max(0.0, measured - plan.rejected) if measured is not None and plan.rejected is not None else None,

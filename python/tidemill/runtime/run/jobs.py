@@ -1,4 +1,4 @@
-"""Calls the JVM's `run`: every Spark job of a run goes through here and is counted here."""
+"""Calls the JVM's `run`: the Spark jobs of a run's steps go through here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidemill.bridge.jvm import Jvm, JvmFailure
+from tidemill.bridge.jvm import Jvm
 from tidemill.cost.costing import PAGE_ROWS
 from tidemill.runtime.run.row_expressions import partition_text
 from tidemill.wire import nodes
@@ -14,14 +14,6 @@ from tidemill.wire.nodes import WireNode
 
 PARTITION = "_tidemill_partition_"
 """Prefix of the names of columns that partition the rows of a write; no file has them."""
-
-
-@dataclass(slots=True)
-class JobCost:
-    """The cost of the jobs of one run: executor CPU milliseconds and number of Spark jobs."""
-
-    cpu_ms: float = 0.0
-    jobs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +42,6 @@ class SparkJobs:
     query: int
     view: str
     run: int
-    work: JobCost
     clock: int | None = None
 
     def write(
@@ -102,12 +93,5 @@ class SparkJobs:
             "sink": sink,
             "clock": self.clock,
         }
-        try:
-            answer: Mapping[str, Any] = self.jvm.invoke("run", request)
-        except JvmFailure as failure:
-            self.work.cpu_ms += failure.cpu_ms
-            self.work.jobs += failure.jobs
-            raise
-        self.work.cpu_ms += float(answer.get("cpu_ms") or 0)
-        self.work.jobs += int(answer.get("jobs") or 0)
+        answer: Mapping[str, Any] = self.jvm.invoke("run", request)
         return answer

@@ -46,7 +46,7 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Ru
     occasion = wanted.occasion
     lost = view.lost() if situation.head is not None else Lost(None, {})
     if situation.idle and not (wanted.full or lost):
-        return RunOutcome(_no_data(view, situation, occasion), view.head)
+        return RunOutcome(_no_data(jvm, view, situation, occasion), view.head)
 
     def planned(lost: Lost) -> RunPlan:
         if not wanted.output:
@@ -60,7 +60,7 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Ru
     if plan is None or not (plan.steps or wanted.output):
         if wanted.dry:
             return RunOutcome(attempt.row_of(view, occasion, "PARTIAL", situation), view.head)
-        record = attempt.run_without_output(view, situation, occasion)
+        record = attempt.run_without_output(jvm, view, situation, occasion)
         view.publish(record)
         return RunOutcome(record.row, record)
     if wanted.dry:
@@ -87,16 +87,17 @@ def _early(view: View, situation: Situation, occasion: Occasion, lost: Lost) -> 
     return planning.early(situation, occasion.point, outlook, lost.states)
 
 
-def _no_data(view: View, situation: Situation, occasion: Occasion) -> RunRow:
-    """Returns the row of a run that had nothing to do: it has no files, no number and no jobs."""
-    head = view.head
+def _no_data(jvm: Jvm, view: View, situation: Situation, occasion: Occasion) -> RunRow:
+    """Returns the row of a run that had nothing to do: it has no files and no number. Jobs are Delta's, which may read
+    the log of a table that the session has not seen before."""
+    head, spent = view.head, jvm.spent.take()
     assert head is not None, "a view that was never run always has something to do"
     return replace(
         attempt.row_of(view, occasion, "NO_DATA", situation),
         run=head.run,
         duration_ms=occasion.elapsed_ms(),
-        cpu_ms=0,
-        jobs=0,
+        cpu_ms=round(spent.cpu_ms),
+        jobs=spent.jobs,
         estimated_cost=0.0,
         measured_cost=0.0,
         state_bytes=head.state_bytes,

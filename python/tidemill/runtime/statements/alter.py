@@ -57,6 +57,7 @@ def _rename(jvm: Jvm, view: View, name: tuple[str, ...]) -> None:
             "TIDEMILL_INVALID_CLAUSE",
             {"clause": "RENAME TO", "reason": f"a view stays in its database, {'.'.join(old[:-1])}"},
         )
+    catalog.check_name(jvm, qualified)
     if (taken := catalog.lookup(jvm, qualified)) is not None:
         raise TidemillError("TIDEMILL_ALREADY_EXISTS", {"view": ".".join(qualified), "object": taken.what})
     graph.refuse_cycle(jvm, qualified, view.definition.sources)

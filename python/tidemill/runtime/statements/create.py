@@ -43,6 +43,7 @@ def create(jvm: Jvm, statement: Create, sql: str, warnings: list[str]) -> list[l
     TIDEMILL_NOT_INCREMENTAL, TIDEMILL_SOURCE_WITHOUT_CHANGES, and Spark's own errors for the query.
     """
     name = catalog.qualify(jvm, statement.name)
+    catalog.check_name(jvm, name)
     if (found := catalog.lookup(jvm, name)) is not None:
         if statement.if_not_exists and found.is_view:
             return []
@@ -50,7 +51,6 @@ def create(jvm: Jvm, statement: Create, sql: str, warnings: list[str]) -> list[l
             replace_view(jvm, found, statement, sql, warnings)
             return []
         raise TidemillError("TIDEMILL_ALREADY_EXISTS", {"view": ".".join(name), "object": found.what})
-    catalog.check_name(jvm, name)
     files = Files(jvm)
     location = files.qualify(statement.location or catalog.default_location(jvm, name))
     if catalog.in_memory(jvm):
@@ -87,12 +87,13 @@ def _make(jvm: Jvm, files: Files, definition: Definition, draft: Draft) -> None:
     settings = sessions.planner_settings(jvm)
     situation, plan = planning.initial_load(draft.working, draft.document, definition.terms, settings)
     view.result.check()
-    with _nothing_left(view), writers.writing(files, definition.location):
+    with _nothing_left(view), writers.writing(files, definition.location, definition.qualified) as writer:
         if not files.write_new(child(definition.location, VIEW_FILE), definition.to_json()):
             # Another CREATE of this name came first; its files are not ours to remove.
             raise _TakenError(definition)
         if create.deferred:
             view.result.prepare()
+            writer.confirm()
         else:
             view.publish(attempt.run(draft.working, view, situation, lambda _: plan, draft.occasion))
         catalog.create_entry(
@@ -124,6 +125,8 @@ def _nothing_left(view: View) -> Iterator[None]:
     except (_TakenError, UndecidedError):
         raise
     except BaseException as error:
+        if isinstance(error, TidemillError) and error.condition == "TIDEMILL_RUN_GIVEN_UP":
+            raise  # the place may be another statement's by now
         try:
             files.delete([root] if root is not None else [s.path for s in files.list(location)])
             view.result.forget()

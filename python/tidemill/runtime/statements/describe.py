@@ -78,6 +78,8 @@ def _extended(view: View) -> Iterator[DescribeRow]:
             pieces = f"{state.rows} rows in {len(state.pieces)} pieces"
             compacted = ", compacted" if name in head.compacted else ""
             yield f"State {name}", f"{state.bytes} bytes, {pieces}{compacted}", state.text
+    for path in view.lost_amendments:
+        yield "Damaged", path, "what an ALTER said is lost; say it again, and VACUUM"
     yield "", "", None
     yield "# Sources", "", None
     for source in definition.sources:

@@ -8,13 +8,11 @@ from typing import Any
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.runtime.storage.files import Files, child
+from tidemill.runtime.storage.small import DamagedError
 from tidemill.runtime.view import catalog, leases, removal, views
 from tidemill.runtime.view.definition import DROPPING, VIEW_FILE, Definition
 from tidemill.runtime.view.views import View
 from tidemill.sql.statements import Drop
-
-DAMAGE = (ValueError, KeyError, TypeError, FileNotFoundError)
-"""The errors on opening a view whose files are damaged or gone. It can be dropped all the same."""
 
 
 def drop(jvm: Jvm, statement: Drop, warnings: list[str]) -> list[list[Any]]:
@@ -34,9 +32,12 @@ def drop(jvm: Jvm, statement: Drop, warnings: list[str]) -> list[list[Any]]:
     location = files.qualify(entry.location) if entry.location is not None else None
     first, view = None, None
     if location is not None:
-        with suppress(*DAMAGE):
+        with suppress(DamagedError):  # it can be dropped all the same
             first = _first(files, location)
+        with suppress(DamagedError):
             view = views.at_location(files, location, entry.name)
+        if first is None and view is not None:
+            first = view.definition
     owned = first is not None and first.owns_files and catalog.KEEP_FILES not in entry.properties
     if owned and view is not None and not removal.lies_elsewhere(files, view.location):
         # If this process dies between entry and files, the mark tells the next CREATE that the files can go.

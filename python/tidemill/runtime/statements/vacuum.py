@@ -16,6 +16,7 @@ from typing import Any
 from tidemill.bridge.jvm import Jvm
 from tidemill.runtime.storage import log, writers
 from tidemill.runtime.storage.files import Files, Status, child, numbered, parent
+from tidemill.runtime.storage.small import readable
 from tidemill.runtime.storage.stage import upwards
 from tidemill.runtime.view import leases, results, views
 from tidemill.runtime.view.definition import AMENDMENTS, DEFINITIONS, VIEW_FILE, definition_file
@@ -41,15 +42,20 @@ def vacuum(jvm: Jvm, statement: Vacuum) -> list[list[Any]]:
     if not statement.dry_run:
         view.publish_if_behind()
     hours = RETAIN_HOURS if statement.retain_hours is None else statement.retain_hours
-    # In this order: the writer of a listed file either still has its mark, or its run is in the log by now.
+    # In this order: the writer of a listed file still has its mark, or its run is in the log by now, or it gives up.
     found = [s for s in view.files.list(view.location, recursive=True) if not s.link]
-    since = writers.live_since(view.files, view.location)
+    marks = writers.marks(view.files, view.location)
+    if not statement.dry_run:
+        writers.revoke(view.files, marks)
+    since = marks.since
     view = views.find(jvm, statement.name)
     held = leases.standing(view)
-    records = _needed_records(view, hours, held.oldest)
+    records, spared = _needed_records(view, hours, held.oldest)
     covered = _coverable(view, records)
     unneeded = _unneeded(view, records, held.void, found, covered)
-    gone = [s.path for s in unneeded if since is None or s.modified < since - CLOCKS_MS]
+    unknown = max((s.modified for s in found if _plain(s.path) in spared), default=0)
+    gone = [s.path for s in unneeded if (since is None or s.modified < since - CLOCKS_MS) and s.modified >= unknown]
+    gone += [*marks.over, *marks.expired]
     if not statement.dry_run:
         view.log.cover(covered)
         view.files.delete(gone)
@@ -58,19 +64,22 @@ def vacuum(jvm: Jvm, statement: Vacuum) -> list[list[Any]]:
     return [[path] for path in sorted(gone)]
 
 
-def _needed_records(view: View, hours: float, oldest_needed: int | None) -> list[RunRecord]:
-    """Returns the last two runs, runs that were live within the retention, and runs that downstream views must read."""
+def _needed_records(view: View, hours: float, oldest_needed: int | None) -> tuple[list[RunRecord], set[str]]:
+    """Returns the last two runs, runs that were live within the retention, and runs that downstream views must read;
+    and the entries that followed damaged ones. What a damaged run needs is unknown, but it is older than these."""
     cutoff = time.time_ns() // 1000 - round(hours * _HOUR_US)
     found: list[RunRecord] = []
+    damaged: set[int] = set()
     superseded_at: int | None = None
-    for record in view.log.newest_first():
+    for record in view.log.newest_first(damaged):
         recent = superseded_at is not None and superseded_at > cutoff
         read_above = oldest_needed is not None and record.run >= oldest_needed
         if len(found) >= KEPT_RUNS and not recent and not read_above:
             break
         found.append(record)
         superseded_at = record.row.started_at + 1000 * (record.row.duration_ms or 0)
-    return found
+    folder = child(view.location, log.FOLDER)
+    return found, {_plain(numbered(folder, run + 1)) for run in damaged}
 
 
 def _coverable(view: View, records: Iterable[RunRecord]) -> int:
@@ -105,8 +114,11 @@ def _unneeded(
                 yield status
         elif base.startswith(f"{AMENDMENTS}/"):
             amendment = _ENTRY.match(base.rsplit("/", 1)[-1])
-            if amendment is None or int(amendment[1]) <= view.definition.takes_in:
+            taken_in = amendment is None or int(amendment[1]) <= view.definition.takes_in
+            if taken_in or status.path in view.lost_amendments:
                 yield status
+        elif base.startswith(f"{writers.FOLDER}/"):
+            pass  # see `writers.marks`
         elif base == VIEW_FILE or base.startswith(KEPT_FOLDERS):
             if base.endswith(".tmp") or location + base in void:
                 yield status
@@ -137,7 +149,9 @@ def _beside_named(view: View, location: str, found: Iterable[Status], covered: i
         return set()
     runs = {int(match[1]) for match in map(_NUMBER.match, names) if match}
     texts = view.files.read_many([numbered(folder, run) for run in sorted(runs) if run >= covered])
-    return {name for text in texts if text for name in log.named(text)}
+    named = [readable(text, log.named) for text in texts if text is not None]
+    # A damaged entry may name any of them.
+    return set(names) if None in named else {name for known in named if known is not None for name in known}
 
 
 def _remove_empty_folders(files: Files, location: str) -> None:

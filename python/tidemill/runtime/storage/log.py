@@ -38,6 +38,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tidemill.errors import TidemillError
 from tidemill.runtime.storage.files import Files, UndecidedError, child, numbered
+from tidemill.runtime.storage.small import DamagedError, decoded, readable
 
 FOLDER = "_tidemill/log"
 CHECKPOINTS = "_tidemill/checkpoints"
@@ -82,37 +83,54 @@ class Log(Generic[E]):
         self._kept: tuple[int, Mapping[bytes, str]] = (-1, {})
 
     def newest(self) -> E | None:
-        """Returns the last committed entry; None if the log is empty."""
+        """Returns the last committed entry; None if the log is empty. Raises DamagedError."""
         found = self._files.newest_entry(self._location)
         if found is None:
             return None
         run, text = found
-        entry = json.loads(text)
+        entry = decoded(self._path(run), text, dict)
         parts = self._parts([entry])
         self._kept = (run, {_digest(part): name for name, part in parts.items()})
-        return self._decode(_whole(entry, _read(parts)))
+        return self._entry(run, entry, parts)
 
     def read(self, run: int) -> E:
-        """Returns the entry of that run. Raises KeyError if there is none."""
+        """Returns the entry of that run. Raises KeyError if there is none, DamagedError if it cannot be read."""
         (text,) = self._files.read_many([self._path(run)])
         if text is None:
             raise KeyError(f"no run {run} in {self._folder}")
-        return self._decoded([json.loads(text)])[0]
+        entry = decoded(self._path(run), text, dict)
+        return self._entry(run, entry, self._parts([entry]))
 
-    def newest_first(self) -> Iterator[E]:
-        """Yields the entries from the newest on, as far back as they go without a gap."""
+    def newest_first(self, damaged: set[int] | None = None) -> Iterator[E]:
+        """Yields the entries from the newest on, as far back as they go without a gap.
+
+        `damaged`: gets the numbers of damaged entries. Without it these raise DamagedError.
+        """
         found = self._files.newest_entry(self._location)
         runs = [] if found is None else list(range(found[0], self.covered() - 1, -1))
         for start in range(0, len(runs), _TOGETHER):
             texts = self._files.read_many([self._path(run) for run in runs[start : start + _TOGETHER]])
             there = texts[: texts.index(None)] if None in texts else texts
-            yield from self._decoded([json.loads(text) for text in there if text is not None])
+            entries = [readable(text, dict) for text in there]
+            parts = self._parts([entry for entry in entries if entry is not None])
+            for run, text, entry in zip(runs[start:], there, entries, strict=False):
+                try:
+                    yield self._entry(run, decoded(self._path(run), text, dict) if entry is None else entry, parts)
+                except DamagedError:
+                    if damaged is None:
+                        raise
+                    damaged.add(run)
             if len(there) < len(texts):
                 return
 
-    def _decoded(self, entries: Sequence[Any]) -> list[E]:
-        known = _read(self._parts(entries))
-        return [self._decode(_whole(entry, known)) for entry in entries]
+    def _entry(self, run: int, entry: Any, parts: Mapping[str, str]) -> E:
+        """Returns the whole entry of a run from its own file and the texts of those beside it."""
+
+        def part(name: str) -> Any:
+            return decoded(child(self._folder, name), parts.get(name), lambda value: value)
+
+        whole = _whole(entry, part)
+        return decoded(self._path(run), json.dumps(entry), lambda _: self._decode(whole))
 
     def _parts(self, entries: Sequence[Any]) -> dict[str, str]:
         """Returns the texts of the files beside the entries, by name."""
@@ -128,7 +146,10 @@ class Log(Generic[E]):
         return {k: v if k == SUMMARY else _parted(v, prefix, beside, known) for k, v in content.items()}
 
     def history(self, limit: int | None = None) -> list[Mapping[str, Any]]:
-        """Returns the "metrics" of the `limit` newest runs, or of all, newest first and without a gap."""
+        """Returns the "metrics" of the `limit` newest runs, or of all, newest first, without those of damaged files.
+
+        Raises FileNotFoundError for an entry that is gone.
+        """
         found = self._files.newest_entry(self._location)
         if found is None:
             return []
@@ -142,17 +163,22 @@ class Log(Generic[E]):
             if span not in covered:
                 summaries |= self._summaries(runs)
         for span in covered | self._covered([span for span in spans if span not in covered]):
-            rows = self._checkpoint(span)
-            summaries |= {span * SPAN + i: row[SUMMARY] for i, row in enumerate(rows)}
+            path = self._checkpoint_path(span)
+            rows = readable(self._files.read(path), _rows) or [{SUMMARY: {}}] * SPAN
+            summaries |= {span * SPAN + i: row[SUMMARY] or {} for i, row in enumerate(rows)}
         newest_first = [summaries[run] for run in range(newest, oldest - 1, -1)]
         gap = next((newest - i for i, summary in enumerate(newest_first) if summary is None), None)
         if gap is not None:
             raise FileNotFoundError(self._path(gap))
-        return [summary for summary in newest_first if summary is not None]
+        return [summary for summary in newest_first if summary]
 
     def _summaries(self, runs: Sequence[int]) -> dict[int, Mapping[str, Any] | None]:
+        """Returns the "metrics" by run: None for an entry that is gone, nothing in it for one that is damaged."""
         texts = self._files.read_many([self._path(run) for run in runs])
-        return {run: None if t is None else json.loads(t)[SUMMARY] for run, t in zip(runs, texts, strict=True)}
+        return {
+            run: None if t is None else readable(t, lambda entry: dict(entry[SUMMARY])) or {}
+            for run, t in zip(runs, texts, strict=True)
+        }
 
     def covered(self) -> int:
         """Returns the number of the oldest runs that checkpoints cover."""
@@ -167,8 +193,10 @@ class Log(Generic[E]):
             rows = []
             for first in range(span * SPAN, (span + 1) * SPAN, _TOGETHER):
                 texts = self._files.read_many([self._path(run) for run in range(first, first + _TOGETHER)])
-                entries = [json.loads(text) for text in texts if text is not None]
-                rows += [{MARK: entry.get(MARK), SUMMARY: entry[SUMMARY]} for entry in entries]
+                entries = [
+                    readable(text, lambda e: {MARK: e[MARK], SUMMARY: e[SUMMARY]}) for text in texts if text is not None
+                ]
+                rows += [{MARK: None, SUMMARY: None} if entry is None else entry for entry in entries]
             if len(rows) == SPAN:
                 self._files.write_new(self._checkpoint_path(span), json.dumps(rows, ensure_ascii=False))
             elif not self._covered([span]):  # else another VACUUM was here, and removes them
@@ -177,13 +205,6 @@ class Log(Generic[E]):
     def _covered(self, spans: Sequence[int]) -> set[int]:
         missing = self._files.missing([self._checkpoint_path(span) for span in spans])
         return {span for span in spans if self._checkpoint_path(span) not in missing}
-
-    def _checkpoint(self, span: int) -> list[Mapping[str, Any]]:
-        text = self._files.read(self._checkpoint_path(span))
-        if text is None:
-            raise FileNotFoundError(self._checkpoint_path(span))
-        rows: list[Mapping[str, Any]] = json.loads(text)
-        return rows
 
     def commit(self, entry: E) -> None:
         """Commits the run.
@@ -234,7 +255,10 @@ class Log(Generic[E]):
 
     def _has(self, run: int, mark: str) -> bool:
         """Returns True if a checkpoint says that the run is the one with this mark."""
-        return bool(self._covered([run // SPAN])) and self._checkpoint(run // SPAN)[run % SPAN][MARK] == mark
+        if not self._covered([run // SPAN]):
+            return False
+        path = self._checkpoint_path(run // SPAN)
+        return bool(decoded(path, self._files.read(path), _rows)[run % SPAN][MARK] == mark)
 
     @staticmethod
     def _decided(path: str, failure: BaseException | None, look: Callable[[], D]) -> D:
@@ -276,17 +300,21 @@ def _moved(value: Any, prefix: str, beside: dict[str, str], kept: Mapping[bytes,
     return {"$in": name}
 
 
-def _read(parts: Mapping[str, str]) -> dict[str, Any]:
-    return {name: json.loads(part) for name, part in parts.items()}
+def _rows(checkpoint: Any) -> list[Mapping[str, Any]]:
+    """Returns the rows of a checkpoint. Raises ValueError if they are not as many as it covers."""
+    rows: list[Mapping[str, Any]] = [{MARK: row[MARK], SUMMARY: row[SUMMARY]} for row in checkpoint]
+    if len(rows) != SPAN:
+        raise ValueError(f"{len(rows)} rows, not {SPAN}")
+    return rows
 
 
 def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def named(text: str) -> set[str]:
+def named(entry: Any) -> set[str]:
     """Returns the names of the files beside it that an entry names."""
-    return set(_beside(json.loads(text)))
+    return set(_beside(entry))
 
 
 def _beside(value: Any) -> Iterator[str]:
@@ -301,13 +329,14 @@ def _beside(value: Any) -> Iterator[str]:
                 yield from _beside(item)
 
 
-def _whole(value: Any, known: Mapping[str, Any]) -> Any:
+def _whole(value: Any, part: Callable[[str], Any]) -> Any:
+    """Returns a value with the parts in their places. `part`: reads a part by its name."""
     match value:
         case {"$in": str(name)}:
-            return known[name]
+            return part(name)
         case list():
-            return [_whole(item, known) for item in value]
+            return [_whole(item, part) for item in value]
         case dict():
-            return {key: _whole(item, known) for key, item in value.items()}
+            return {key: _whole(item, part) for key, item in value.items()}
         case _:
             return value

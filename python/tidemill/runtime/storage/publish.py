@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -19,6 +19,8 @@ from tidemill.runtime.storage.files import Files, child
 FOLDER = "_spark_metadata"
 KEPT = 2
 """Number of manifests that stay: a reader that has listed the folder may still open the one before the newest."""
+LOOKED_AT = 1000
+"""Most files of a manifest whose text each statement compares."""
 _MANIFEST = re.compile(r"^(\d+)\.compact$")
 
 
@@ -54,6 +56,16 @@ def published(files: Files, location: str) -> int | None:
     """Returns the run that plain readers see; None if none was published."""
     runs = _manifests(files, location)
     return max(runs) if runs else None
+
+
+def remove_damaged(files: Files, location: str, run: int, live: Sequence[Mapping[str, Any]]) -> None:
+    """Removes the manifest of a run that does not show these files, so that it is published again. A long one is not
+    looked at: the next run replaces it."""
+    if len(live) <= LOOKED_AT:
+        path = child(location, FOLDER, f"{run}.compact")
+        shown = files.read(path)
+        if shown is not None and shown != manifest(live):
+            files.delete([path])
 
 
 def publish(files: Files, location: str, run: int, live: Iterable[Mapping[str, Any]]) -> bool:

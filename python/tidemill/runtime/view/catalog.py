@@ -21,6 +21,8 @@ _KINDS = {
     _IN_MEMORY: "the in-memory catalog of this process, which knows only what this process has created",
     "HiveExternalCatalog": "the catalog of the Hive metastore",
 }
+NAME_BYTES = 255
+"""Most bytes in the name of a view: it is the name of a folder too, and of a row of a metastore."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,9 @@ def _implementation(jvm: Invoker) -> str:
 
 
 def check_name(jvm: Jvm, qualified: Sequence[str]) -> None:
-    """Raises Spark's INVALID_SCHEMA_OR_RELATION_NAME for a name that no table can have."""
+    """Raises TIDEMILL_NAME_TOO_LONG, and Spark's INVALID_SCHEMA_OR_RELATION_NAME for a name that no table can have."""
+    if (size := len(qualified[-1].encode())) > NAME_BYTES:
+        raise TidemillError("TIDEMILL_NAME_TOO_LONG", {"size": size, "most": NAME_BYTES, "begin": qualified[-1][:40]})
     jvm.invoke("catalog", {"do": "check_name", "name": list(qualified)})
 
 

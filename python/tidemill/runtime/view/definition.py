@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from tidemill.plan.datatype import DataType
-from tidemill.runtime.storage.files import numbered
+from tidemill.runtime.storage.files import child, numbered
+from tidemill.runtime.storage.small import UnknownFormatError, decoded
 from tidemill.runtime.view.arrivals import ArrivedRows, expectations, per_cycle
 from tidemill.search.contract.run_kinds import Policy
 from tidemill.sql.codec import from_json
@@ -170,17 +171,22 @@ class Definition:
         return json.dumps({"format": FORMAT, **data}, ensure_ascii=False, indent=1)
 
     @staticmethod
-    def from_json(text: str, location: str) -> Definition:
-        """Returns the definition in `text`. `location`: the place of its file (a moved directory keeps working).
+    def from_json(text: str | None, location: str, file: str = VIEW_FILE) -> Definition:
+        """Returns the definition in the text of a file below `location` (a moved directory keeps working).
 
-        Raises ValueError for a format that this version does not know.
+        Raises DamagedError, also for a format that this version does not know.
         """
-        data = dict(json.loads(text))
+        return decoded(child(location, file), text, lambda data: Definition._of(data, location))
+
+    @staticmethod
+    def _of(found: Mapping[str, Any], location: str) -> Definition:
+        data = dict(found)
         written = data.pop("format", None)
         if written != FORMAT:
-            raise ValueError(f"view.json of format {written}; this version of Tidemill reads format {FORMAT}")
+            raise UnknownFormatError(f"it is of format {written}; this version of Tidemill reads format {FORMAT}")
         known = {f.name for f in fields(Definition)}  # earlier versions wrote more
         definition = Definition(**{key: value for key, value in data.items() if key in known})
+        from_json(definition.statement)  # a statement that cannot be read is damage, too
         return replace(
             definition,
             name=tuple(definition.name),

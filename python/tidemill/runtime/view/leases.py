@@ -2,24 +2,29 @@
 
 A lease is a file `_tidemill/leases/<id of the downstream view>.json` below the upstream view's location. It has the
 location of the downstream view. That view's own log tells how far it has read, so a lease is never out of date. A lease
-is void if its view is gone, or no longer reads this one.
+is void if its view is gone, or no longer reads this one. A damaged lease says nothing: all that is there is kept until
+the downstream view's next run writes it anew, but not for ever.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from tidemill.runtime.storage.files import child
+from tidemill.runtime.storage.small import readable
 from tidemill.runtime.view import views
 from tidemill.runtime.view.definition import VIEW_FILE
 from tidemill.runtime.view.record import RunRecord
 from tidemill.runtime.view.views import View
 
 FOLDER = "_tidemill/leases"
+DAMAGED_MS = 7 * 24 * 3_600_000
+"""Milliseconds for which a damaged lease keeps everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +62,28 @@ def give_up(view: View, kept: Iterable[Mapping[str, Any]] = ()) -> None:
 
 def standing(view: View) -> Leases:
     """Returns the leases on `view`."""
-    paths = [s.path for s in view.files.list(child(view.location, FOLDER)) if s.name.endswith(".json")]
-    texts = view.files.read_many(paths)
-    found = {path: _read_up_to(view, json.loads(text)) for path, text in zip(paths, texts, strict=True) if text}
+    files = [s for s in view.files.list(child(view.location, FOLDER)) if s.name.endswith(".json")]
+    found: dict[str, int | None] = {}
+    for status, text in zip(files, view.files.read_many([s.path for s in files]), strict=True):
+        if text is not None:
+            lease = readable(text, lambda data: (str(data["location"]), int(data["run"])))
+            old = time.time_ns() // 1_000_000 - status.modified > DAMAGED_MS
+            found[status.path] = _read_up_to(view, *lease) if lease is not None else None if old else 0
     runs = [run for run in found.values() if run is not None]
     return Leases(min(runs, default=None), frozenset(path for path, run in found.items() if run is None))
 
 
-def _read_up_to(view: View, lease: Mapping[str, Any]) -> int | None:
-    """Returns the run of `view` up to which the holder of the lease has read; None if it is no reader any more."""
-    if not view.files.exists(child(lease["location"], VIEW_FILE)):
-        return None
+def _read_up_to(view: View, location: str, run: int) -> int | None:
+    """Returns the run of `view` up to which the holder of a lease has read; None if it is no reader any more.
+
+    `location`, `run`: as the lease was written.
+    """
     try:
-        above = views.at_location(view.files, lease["location"])
+        if not view.files.exists(child(location, VIEW_FILE)):
+            return None
+        above = views.at_location(view.files, location)
     except Exception:  # damaged, or of another version: it may be repaired, so the lease counts as it was written
-        return int(lease["run"])
+        return run
     if above is None or above.head is None:
         return None
     own = view.definition.id

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tidemill.plan.kinds import SOURCE_KINDS, SourceKind, one_of
+from tidemill.runtime.storage.small import UnknownFormatError
 from tidemill.runtime.view.arrivals import Arrived
 from tidemill.runtime.view.history import RunRow
 from tidemill.search.contract.stored import Piece
@@ -169,8 +170,8 @@ class RunRecord:
     def from_json(data: Mapping[str, Any]) -> RunRecord:
         """Returns the record of a log entry. Raises ValueError for a format that this version does not know."""
         if data.get("format") != FORMAT:
-            raise ValueError(
-                f"log entry of format {data.get('format')}; this version of Tidemill reads format {FORMAT}"
+            raise UnknownFormatError(
+                f"it is of format {data.get('format')}; this version of Tidemill reads format {FORMAT}"
             )
         return RunRecord(
             run=data["run"],

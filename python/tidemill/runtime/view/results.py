@@ -37,8 +37,11 @@ class Result(Protocol):
     def prepare(self) -> None:
         """Makes the files that a view needs before its initial load."""
 
-    def published(self) -> int | None:
-        """Returns the number of the published content, to compare with `due`; None if there is none of this view."""
+    def published(self, head: RunRecord) -> int | None:
+        """Returns the number of the published content, to compare with `due`; None if there is none of this view.
+
+        `head`: the last record, whose content is shown again if it is found damaged.
+        """
 
     def due(self, record: RunRecord) -> int | None:
         """Returns the number under which a record with content is published."""
@@ -64,7 +67,8 @@ class ParquetResult:
 
     def prepare(self) -> None: ...
 
-    def published(self) -> int | None:
+    def published(self, head: RunRecord) -> int | None:
+        publish.remove_damaged(self.files, self.location, head.run, head.files)
         return publish.published(self.files, self.location)
 
     def due(self, record: RunRecord) -> int | None:
@@ -96,7 +100,7 @@ class DeltaResult:
     def prepare(self) -> None:
         self._do("publish", run=None, files=[], before=None, **self._described())
 
-    def published(self) -> int | None:
+    def published(self, head: RunRecord) -> int | None:
         run: int | None = self._do("published")
         return run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,6 +12,7 @@ from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.errors import TidemillError
 from tidemill.runtime.storage.files import Files, Status, child, numbered
 from tidemill.runtime.storage.log import Log
+from tidemill.runtime.storage.small import readable
 from tidemill.runtime.view import catalog
 from tidemill.runtime.view.arrivals import RUNS_READ, TIME_ZONE, ObservedRun, Outlook, zone_of
 from tidemill.runtime.view.catalog import CatalogEntry
@@ -23,6 +25,7 @@ from tidemill.search.contract.stored import HELD
 from tidemill.sql.codec import action_from_json, to_json
 from tidemill.sql.statements import Action
 
+_LOG = logging.getLogger("tidemill")
 RUNS_WEIGHED = 16
 """Number of runs whose measured cost is compared with the estimate."""
 
@@ -45,14 +48,16 @@ class Lost:
 class View:
     """An incremental view as stored at its location.
 
-    `head`: its last run when the view was opened. `entry`: its catalog entry if it was opened by its name. The class is
-    not frozen: what is read from storage is read once and cached for one statement.
+    `head`: its last run when the view was opened. `entry`: its catalog entry if it was opened by its name.
+    `lost_amendments`: files of amendments that cannot be read, and that count no more. The class is not frozen: what is
+    read from storage is read once and cached for one statement.
     """
 
     definition: Definition
     files: Files
     head: RunRecord | None = None
     entry: CatalogEntry | None = None
+    lost_amendments: tuple[str, ...] = ()
 
     @property
     def location(self) -> str:
@@ -178,7 +183,7 @@ class View:
         """
         head = self.head
         if head is not None and head.output_run is not None:
-            shown = self.result.published()
+            shown = self.result.published(head)
             if shown != self.result.due(head):
                 before = self.log.read(shown) if shown is not None and shown < head.run else None
                 self.result.publish(head, before)
@@ -256,21 +261,25 @@ def open_entry(jvm: Jvm, found: CatalogEntry) -> View:
 
 
 def at_location(files: Files, location: str, name: Sequence[str] | None = None) -> View | None:
-    """Returns the view at a location, under the name that the catalog has for it now; None if there is none."""
+    """Returns the view at a location, under the name that the catalog has for it now; None if there is none.
+
+    Raises DamagedError if its definition or the last entry of its log cannot be read.
+    """
     first = files.read(child(location, VIEW_FILE))
     if first is None:
         return None
     log = _log(files, location, ".".join(name) if name else location)
     head = log.newest()
     number = head.definition if head is not None else 0
-    text = first if number == 0 else files.read(child(location, definition_file(number)))
-    if text is None:
-        raise FileNotFoundError(f"{child(location, definition_file(number))}, which run {head and head.run} refers to")
-    definition = Definition.from_json(text, location)
-    found = _amendments(files, location)
+    file = VIEW_FILE if number == 0 else definition_file(number)
+    text = first if number == 0 else files.read(child(location, file))
+    definition = Definition.from_json(text, location, file)
+    found, damaged = _amendments(files, location, definition.takes_in)
     definition = replace(definition, name=tuple(name) if name else definition.name)
-    definition = definition.amended_by([action for number, action in found if number > definition.takes_in])
-    view = View(definition, files, head)
+    definition = definition.amended_by(found)
+    for path in damaged:
+        _LOG.warning("Tidemill: %s cannot be read: what that ALTER said of %s is lost", path, definition.qualified)
+    view = View(definition, files, head, lost_amendments=damaged)
     view.log = log  # it knows the files beside the entry of `head`
     return view
 
@@ -294,11 +303,20 @@ def newest_amendment(view: View) -> int:
     return max(view.files.numbers(child(view.location, AMENDMENTS)), default=view.definition.takes_in)
 
 
-def _amendments(files: Files, location: str) -> list[tuple[int, Action]]:
+def _amendments(files: Files, location: str, takes_in: int) -> tuple[list[Action], tuple[str, ...]]:
+    """Returns the amendments behind the number `takes_in`, in order, and the files of those that are damaged."""
     folder = child(location, AMENDMENTS)
-    numbers = files.numbers(folder)
-    texts = files.read_many([numbered(folder, n) for n in numbers])
-    return [(n, action_from_json(json.loads(t))) for n, t in zip(numbers, texts, strict=True) if t is not None]
+    paths = [numbered(folder, n) for n in files.numbers(folder) if n > takes_in]
+    found: list[Action] = []
+    damaged: list[str] = []
+    for path, text in zip(paths, files.read_many(paths), strict=True):
+        if text is not None:
+            action = readable(text, action_from_json)
+            if action is None:
+                damaged.append(path)
+            else:
+                found.append(action)
+    return found, tuple(damaged)
 
 
 def _log(files: Files, location: str, view: str) -> Log[RunRecord]:

@@ -45,6 +45,7 @@ from tidemill.search.runs.inspect import is_net, unable, view_keys
 from tidemill.search.space.orders import keyed_reads
 from tidemill.search.space.seed import RECOMPUTE, Candidate, advance, base, methods_of
 from tidemill.search.space.space import Space
+from tidemill.settings import PACKS
 from tidemill.tvr.form import SNAPSHOT, Span, at
 
 
@@ -232,7 +233,7 @@ class Assembly:
         group = self.space.memo.form(self.space.root, at(SNAPSHOT, self.space.now))
         extractor = self._making_anew(group)
         if extractor.cost(group) == inf:
-            raise NotComputableError(unable(self.space, extractor))
+            raise NotComputableError(unable(self.space, extractor, PACKS))
         lowered, volume = self.lower(group, net=False, extractor=extractor)
         output = tuple(self._query.output)
         self.steps.append(Step("result", "result", None, None, lowered.node, output, volume))

@@ -120,8 +120,12 @@ class IncrementalPlanner:
             return
         every = self.task.space([self._as_if_kept()], Kept(None))
         if not self._computes(every):
-            operator, _, reason = unable(every, self.task.without_recompute(every)).partition(": ")
+            operator, _, reason = unable(every, self.task.without_recompute(every), self._packs).partition(": ")
             raise TidemillError("TIDEMILL_NOT_INCREMENTAL", {"operator": operator, "reason": reason})
+
+    @property
+    def _packs(self) -> frozenset[str]:
+        return self.request.settings.packs
 
     def _computes(self, space: Space) -> bool:
         """True if rules other than `recompute` compute the view's change."""
@@ -138,7 +142,7 @@ class IncrementalPlanner:
         if gone and self._computes(self.task.space([self._as_if_kept()], kept)):
             names = ", ".join(sorted({self.request.query.sources[n].name for n in gone}))
             return f"HISTORY_GONE: what {names} held at the last run cannot be read any more"
-        return "NOT_INCREMENTAL: " + unable(space, self.task.without_recompute(space))
+        return "NOT_INCREMENTAL: " + unable(space, self.task.without_recompute(space), self._packs)
 
     def _change(
         self, space: Space, make: Callable[[str | None, Followed], Extractor], seeds: Sequence[str] = ()

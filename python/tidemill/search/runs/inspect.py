@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from tidemill.plan.ops import Filter, FinalChange, Net, Project, Scan
+import re
+from collections.abc import Collection, Mapping
+
+from tidemill.plan.ops import Filter, FinalChange, Net, Opaque, Project, Scan
 from tidemill.plan.query import Query
 from tidemill.search.choose.chosen import Chosen
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.space.space import Space
+from tidemill.settings import PACKS
 from tidemill.tvr.form import DELTA
 
 
@@ -39,8 +43,8 @@ def is_net(space: Space, extractor: Chosen, group: int) -> bool:
             return False
 
 
-def unable(space: Space, extractor: Extractor) -> str:
-    """The lowest operator whose delta nothing computes, and why, as "operator: reason"."""
+def unable(space: Space, extractor: Extractor, packs: Collection[str]) -> str:
+    """The lowest operator whose delta nothing computes, and why, as "operator: reason". `packs`: those enabled."""
     for tvr in space.memo.tvrs:
         if not space.memo.changed(tvr.number, space.since):
             continue
@@ -48,8 +52,44 @@ def unable(space: Space, extractor: Extractor) -> str:
             continue
         op, _ = tvr.expressions[0]
         if isinstance(op, Scan):
-            return f"scan of {space.memo.query.sources[op.source].name}: it cannot tell what changed"
-        reason = getattr(op, "reason", "") or "no rule but recompute applies to it"
+            name = f"scan of {space.memo.query.sources[op.source].name}"
+            return f"{name}: {_switched_off(packs, only='delta') or 'it cannot tell what changed'}"
+        switched = _switched_off(packs)
+        reason = "no rule but recompute applies to it" + (f" while {switched}" if switched else "")
+        if isinstance(op, Opaque):
+            told = op.reason.replace(f"{op.name} has", "it has")
+            return f"{in_words(op.name)}: {told or reason}"
         name = getattr(op, "name", "") or " ".join(x for x in (getattr(op, "kind", ""), type(op).__name__.lower()) if x)
-        return f"{name}: {reason}"
+        return f"{name}: {getattr(op, 'reason', '') or reason}"
     return "query: no plan was found"
+
+
+WORDS: Mapping[str, str] = {
+    "UnionLoop": "WITH RECURSIVE",
+    "Generate": "a generator function, as explode",
+    "Sample": "TABLESAMPLE",
+    "LateralJoin": "LATERAL join",
+    "RepartitionByExpression": "DISTRIBUTE BY",
+    "ScriptTransformation": "TRANSFORM",
+    "WithCTE": "WITH",
+    "Expand": "GROUPING SETS",
+    "Window": "a window function",
+    "Offset": "OFFSET",
+}
+"""Operators of Catalyst as SQL calls them."""
+
+
+def in_words(name: str) -> str:
+    """Returns an operator's name in the words of SQL.
+
+    >>> in_words("UnionLoop"), in_words("MapInPandas")
+    ('WITH RECURSIVE', 'map in pandas')
+    """
+    return WORDS.get(name) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+
+
+def _switched_off(packs: Collection[str], only: str | None = None) -> str:
+    """Returns which switches of packs are off, in words; the empty text if none is."""
+    off = [name for name in PACKS if name not in packs and name != "recompute" and only in (None, name)]
+    names = [f"spark.tidemill.method.{name}.enabled" for name in off]
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} false" if names else ""

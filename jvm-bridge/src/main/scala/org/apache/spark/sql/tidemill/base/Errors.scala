@@ -3,6 +3,7 @@ package org.apache.spark.sql.tidemill.base
 import scala.io.{Codec, Source}
 import scala.util.Using
 
+import org.apache.hadoop.fs.Path
 import org.json4s._
 import org.json4s.jackson.JsonMethods
 
@@ -74,6 +75,12 @@ object Errors {
     val (state, template) = table(condition)
     val text = parameters.foldLeft(template) { case (t, (name, value)) => t.replace(s"<$name>", value) }
     new TidemillException(condition, state, s"[$condition] $text SQLSTATE: $state", parameters, cause)
+  }
+
+  /** A file of a view that cannot be read. */
+  def damaged(path: Path, cause: Throwable): TidemillException = {
+    val reason = Option(cause.getMessage).flatMap(_.linesIterator.nextOption()).getOrElse(cause.getClass.getSimpleName)
+    of("TIDEMILL_FILE_DAMAGED", Map("file" -> path.toString, "reason" -> reason.stripSuffix(".")), Some(cause))
   }
 
   /** An error of Spark's own at index `start` of the statement. */

@@ -1,6 +1,8 @@
 package org.apache.spark.sql.tidemill.base
 
 import java.io.FileNotFoundException
+import java.nio.ByteBuffer
+import java.nio.charset.CharacterCodingException
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.attribute.{PosixFileAttributeView, PosixFilePermissions}
 import java.nio.file.{
@@ -14,7 +16,7 @@ import scala.util.{Try, Using}
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{
-  FileAlreadyExistsException => HadoopExists, FileContext, FileStatus, FileSystem, Options, Path
+  ChecksumException, FileAlreadyExistsException => HadoopExists, FileContext, FileStatus, FileSystem, Options, Path
 }
 import org.apache.hadoop.fs.permission.FsPermission
 import org.json4s._
@@ -38,10 +40,19 @@ object Files {
 
   def qualified(path: Path, conf: Configuration): Path = path.getFileSystem(conf).makeQualified(path)
 
-  /** The whole content, None if there is no such file. */
+  /**
+   * The whole content, None if there is no such file. Bytes that are no UTF-8 read as the empty text, which no file of
+   * Tidemill is: put in place of a wrong byte, a character would make another text of it.
+   */
   def read(path: Path, conf: Configuration): Option[String] =
-    try Some(Using.resource(path.getFileSystem(conf).open(path))(in => new String(in.readAllBytes(), UTF_8)))
-    catch { case _: FileNotFoundException => None }
+    try {
+      val bytes = Using.resource(path.getFileSystem(conf).open(path))(_.readAllBytes())
+      try Some(UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes)).toString)
+      catch { case _: CharacterCodingException => Some("") }
+    } catch {
+      case _: FileNotFoundException => None
+      case _: ChecksumException => Some("") // a local file whose checksum beside it does not fit
+    }
 
   /** Files and folders directly in `path`; nothing if it does not exist. Hidden files included. */
   def list(path: Path, conf: Configuration): Seq[FileStatus] = children(path, conf)
@@ -236,7 +247,7 @@ object Files {
           val all = Seq(mode.getUserAction, mode.getGroupAction, mode.getOtherAction).map(_.SYMBOL).mkString
           Nio.setPosixFilePermissions(temporary, PosixFilePermissions.fromString(all))
         }
-        val bytes = java.nio.ByteBuffer.wrap(text.getBytes(UTF_8))
+        val bytes = ByteBuffer.wrap(text.getBytes(UTF_8))
         while (bytes.hasRemaining) channel.write(bytes)
         channel.force(true) // the name must not outlive its content when the machine stops
       }

@@ -1,5 +1,10 @@
 package org.apache.spark.sql.tidemill.base
 
+import java.security.MessageDigest
+
+import scala.util.control.NonFatal
+
+import org.apache.hadoop.fs.Path
 import org.json4s._
 import org.json4s.jackson.JsonMethods
 
@@ -45,6 +50,18 @@ private[tidemill] object Json {
 
   def parse(text: String): JValue = JsonMethods.parse(text)
 
+  /** What `read` makes of the JSON in a file of a view; TIDEMILL_FILE_DAMAGED where nobody can have written that. */
+  def inFile[A](path: Path, text: String)(read: JValue => A): A =
+    try read(parse(text) match {
+        case whole: JObject => whole
+        case _ => throw new IllegalArgumentException("it is no JSON object")
+      })
+    catch {
+      case known: TidemillException => throw known
+      case gone: java.io.FileNotFoundException => throw gone
+      case NonFatal(wrong) => throw Errors.damaged(path, wrong)
+    }
+
   def print(value: JValue): String = JsonMethods.compact(JsonMethods.render(value))
 
   def dataType(value: JValue): DataType = DataType.fromJson(print(value))
@@ -59,6 +76,10 @@ private[tidemill] object Json {
 
   def ofMap(values: Iterable[(String, String)]): JValue =
     JObject(values.map { case (k, v) => k -> (JString(v): JValue) }.toList)
+
+  /** A short fingerprint. */
+  def digest(bytes: Array[Byte]): String =
+    MessageDigest.getInstance("SHA-256").digest(bytes).take(8).map(b => f"$b%02x").mkString
 
   private def wrong(value: JValue, name: String, wanted: String): Nothing =
     throw new IllegalArgumentException(s"'$name' must be $wanted in ${print(value).take(300)}")

@@ -13,12 +13,13 @@ import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
 import org.apache.spark.SparkThrowable
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.tidemill.step.MeasuredFailure
+import org.apache.spark.sql.tidemill.step.RunMetrics
 
 /**
  * What Python calls. Each method takes a session and a JSON request, and answers `{"ok": ...}` or
- * `{"failure": number, "class", "condition", "message", "causes": [text]}`, with "jobs" and "cpu_ms" if it ran some; it
- * throws nothing, because an exception would cross py4j as text only.
+ * `{"failure": number, "class", "condition", "message", "causes": [text]}`; it throws nothing, because an exception would
+ * cross py4j as text only. Both have "jobs" and "cpu_ms" if Spark jobs ran, whoever started them: Delta reads its logs
+ * with jobs where a query is analysed or a source is pinned.
  */
 object Bridge {
 
@@ -80,13 +81,17 @@ object Bridge {
   private val MostCauses = 20
 
   private def answer(session: SparkSession, request: String, f: (SparkSession, JValue) => JValue): String =
-    try compact(render("ok" -> session.withActive(f(session, parse(request)))))
-    catch {
+    try {
+      val asked = parse(request)
+      val description = Some(asked \ "description").collect { case JString(text) => text }
+      val (outcome, cost) = RunMetrics.measured(session.sparkContext, description) {
+        session.withActive(f(session, asked))
+      }
+      val answer: JObject = outcome.fold(failed, answered => JObject("ok" -> answered))
+      compact(render(if (cost.jobs == 0) answer else answer ~ ("jobs" -> cost.jobs) ~ ("cpu_ms" -> cost.cpuMillis)))
+    } catch {
       case e: ControlThrowable => throw e
       case e: VirtualMachineError => throw e
-      case measured: MeasuredFailure =>
-        val spent = ("jobs" -> measured.cost.jobs) ~ ("cpu_ms" -> measured.cost.cpuMillis)
-        compact(render(failed(measured.failure) ~ spent))
       case e: Throwable => compact(render(failed(e)))
     }
 }

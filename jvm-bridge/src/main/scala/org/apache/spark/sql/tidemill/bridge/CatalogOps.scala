@@ -2,6 +2,8 @@ package org.apache.spark.sql.tidemill.bridge
 
 import java.net.URI
 
+import scala.util.control.NonFatal
+
 import org.json4s._
 
 import org.apache.spark.sql.catalyst.TableIdentifier
@@ -119,8 +121,14 @@ private[tidemill] object CatalogOps {
         comment = if (request \ "comment" == JNothing) old.comment else Json.textOption(request, "comment"),
         storage = Json.textOption(request, "location")
           .map(l => old.storage.copy(locationUri = Some(CatalogUtils.stringToURI(l)))).getOrElse(old.storage)))
-    if (Json.present(request \ "schema"))
-      catalog.alterTableSchema(name, Json.dataType(request \ "schema").asInstanceOf[StructType])
+    if (Json.present(request \ "schema")) {
+      val columns = Json.dataType(request \ "schema").asInstanceOf[StructType]
+      try catalog.alterTableSchema(name, columns)
+      catch {
+        case NonFatal(_) if HiveEntry.holds(catalog.externalCatalog) =>
+          HiveEntry.setColumns(catalog.externalCatalog, name, columns)
+      }
+    }
   }
 
   /**

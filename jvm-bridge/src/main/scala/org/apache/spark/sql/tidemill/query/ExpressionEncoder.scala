@@ -1,7 +1,5 @@
 package org.apache.spark.sql.tidemill.query
 
-import java.security.MessageDigest
-
 import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions._
@@ -9,6 +7,7 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.{
   AggregateExpression, AggregateFunction, DeclarativeAggregate
 }
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.tidemill.base.Json
 import org.apache.spark.sql.types._
 
 import org.json4s._
@@ -204,15 +203,12 @@ object ExpressionEncoder {
 
   /** User functions in an expression, each with a fingerprint of its code where one can be had. */
   def functions(expression: Expression): Seq[String] = expression.collect {
-    case u: PythonUDF => s"python:${u.name}:${digest(u.func.command.toArray)}"
-    case u: PythonUDAF => s"python:${u.name}:${digest(u.func.command.toArray)}"
+    case u: PythonUDF => s"python:${u.name}:${Json.digest(u.func.command.toArray)}"
+    case u: PythonUDAF => s"python:${u.name}:${Json.digest(u.func.command.toArray)}"
     case u: ScalaUDF => s"scala:${u.udfName.getOrElse("")}:${u.function.getClass.getName}"
     case u: ApplyFunctionExpression => s"connector:${u.function.name}:${u.function.canonicalName}"
     case u: UserDefinedExpression => s"jvm:${u.name}:${u.getClass.getName}"
   }.distinct
-
-  private def digest(bytes: Array[Byte]): String =
-    MessageDigest.getInstance("SHA-256").digest(bytes).take(8).map(b => f"$b%02x").mkString
 
   /** Types of the buffer that a declarative aggregate's value is made from; null for the others. */
   private def buffers(function: AggregateFunction): JValue = function match {

@@ -1,14 +1,19 @@
 package org.apache.spark.sql.tidemill.query
 
+import java.nio.charset.StandardCharsets.UTF_8
+
 import scala.collection.mutable
 import scala.util.Try
 
 import org.apache.spark.sql.catalyst.FunctionIdentifier
 import org.apache.spark.sql.catalyst.analysis.{UnresolvedFunction, UnresolvedTableValuedFunction}
+import org.apache.spark.sql.catalyst.catalog.SQLFunction
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.tidemill.base.Json
+
 import org.json4s._
 import org.json4s.JsonDSL._
 
@@ -27,7 +32,21 @@ object Findings {
     ("temporary" -> (temporaryViews(nodes) ++ variables(expressions)).distinct.toList) ~
       ("nondeterministic" -> (expressions.flatMap(nondeterministic) ++ samples).distinct.toList) ~
       ("time_dependent" -> MovingBounds.unmaintained(normal).toList) ~
-      ("session_functions" -> sessionFunctions(session, parsed).toList)
+      ("session_functions" -> sessionFunctions(session, parsed).toList) ~
+      ("sql_functions" -> Json.ofMap(sqlFunctions(nodes).map(f => f.name.unquotedString -> fingerprint(f))))
+  }
+
+  /** The SQL functions that were called, whose bodies the analyser has put in their places. */
+  private def sqlFunctions(nodes: Seq[LogicalPlan]): List[SQLFunction] = {
+    val calls = nodes.iterator ++ nodes.iterator.flatMap(_.expressions).flatMap(_.collect { case e => e })
+    calls.collect { case call: Product => call.productIterator.collect { case f: SQLFunction => f } }
+      .flatten.distinctBy(_.name).toList
+  }
+
+  /** Of what a function does, not of when and by whom it was made. */
+  private def fingerprint(f: SQLFunction): String = {
+    val meaning = Seq(f.inputParam, f.returnType, f.exprText, f.queryText, f.collation, f.getSQLConfigs.toSeq.sorted)
+    Json.digest(meaning.mkString("\n").getBytes(UTF_8))
   }
 
   /**

@@ -10,9 +10,10 @@ import org.apache.spark.sql.catalyst.util.UnsafeRowUtils
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.classic.ClassicConversions._
 import org.apache.spark.sql.delta.{DeltaLog, Snapshot}
-import org.apache.spark.sql.delta.actions.{Action, AddCDCFile, AddFile, CommitInfo, FileAction, RemoveFile}
+import org.apache.spark.sql.delta.actions.{Action, AddCDCFile, AddFile, CommitInfo, FileAction, Metadata, RemoveFile}
 import org.apache.spark.sql.delta.commands.cdc.CDCReader
 import org.apache.spark.sql.tidemill.base.{Files, Json}
+import org.apache.spark.sql.types.StructType
 
 /** The file actions of one commit that change data. Commits that only lay data out anew (OPTIMIZE) have none. */
 private[tidemill] final case class DeltaCommit(version: Long, actions: Seq[Action]) {
@@ -128,7 +129,10 @@ private[tidemill] object DeltaChanges {
     if (from >= to) Nil
     else log.getChanges(from + 1, to, table, true).map((DeltaCommit.apply _).tupled).toSeq
 
-  def summary(session: SparkSession, log: DeltaLog, table: Option[CatalogTable], from: Long, to: Long): JValue = {
+  /** `other`: the column of a schema that is not what it is before and after, if there is one. */
+  def summary(
+      session: SparkSession, log: DeltaLog, table: Option[CatalogTable], from: Long, to: Long,
+      other: StructType => Option[String]): JValue = {
     val found =
       try commits(log, table, from, to)
       catch { case e: Exception if !e.isInstanceOf[InterruptedException] => return Source.gone(lost(e.getMessage)) }
@@ -145,17 +149,21 @@ private[tidemill] object DeltaChanges {
       else c.added.map(_.absolutePath(log).toString) ++ c.removed.map(_.absolutePath(log).toString)
     }
     val unreadable = read.find(missing)
+    // Commits in between wrote and removed files with other columns: what they changed cannot be told in these.
+    val meanwhile = found.flatMap(_.actions.collect { case m: Metadata => m.schema }).flatMap(other(_)).headOption
+    val reason = meanwhile.map(name => s"SCHEMA_CHANGED: column $name was another one in between")
+      .orElse(unreadable.map(path => lost(s"'$path' is gone")))
     val counts = changing.map(_.counts)
     def total(known: Seq[Option[Long]]): Option[Long] = if (known.forall(_.isDefined)) Some(known.flatten.sum) else None
     JObject(
       "changed" -> JBool(changing.nonEmpty),
-      "changes_readable" -> JBool(unreadable.isEmpty),
+      "changes_readable" -> JBool(reason.isEmpty),
       "old_readable" -> JBool(!removed.exists(missing) && recreatable(log, table, from)),
       "inserts" -> Json.ofLong(total(counts.map(_._1))),
       "deletes" -> Json.ofLong(total(counts.map(_._2))),
       "direct" -> JBool(direct(changing)),
       "bytes" -> JLong(changing.map(_.bytes).sum),
-      "reason" -> Json.of(unreadable.map(path => lost(s"'$path' is gone"))))
+      "reason" -> Json.of(reason))
   }
 
   /**

@@ -81,17 +81,14 @@ private[tidemill] object DeltaSource extends Source {
       "id" -> JString(snapshot.metadata.id),
       "bytes" -> Json.ofLong(sizeOf(snapshot)),
       "rows" -> Json.ofLong(rowsOf(snapshot)),
-      "columns" -> Json.ofMap(columnsOf(snapshot, Json.items(source, "fields"))))
+      "columns" -> Json.ofMap(columnsOf(snapshot.metadata.schema, namesOf(Json.items(source, "fields")))))
   }
 
-  private def columnsOf(snapshot: Snapshot, fields: Seq[JValue]): Map[String, String] = {
-    val used = namesOf(fields)
-    val physical = DeltaColumnMapping.renameColumns(snapshot.metadata.schema)
-    snapshot.metadata.schema.zip(physical).collect {
+  private def columnsOf(schema: StructType, used: Set[String]): Map[String, String] =
+    schema.zip(DeltaColumnMapping.renameColumns(schema)).collect {
       case (field, stored) if used(field.name.toLowerCase(Locale.ROOT)) =>
         field.name -> s"${stored.name} ${stored.dataType.catalogString}"
     }.toMap
-  }
 
   private def namesOf(fields: Seq[JValue]): Set[String] =
     fields.collect { case JArray(JString(name) :: _) => name.toLowerCase(Locale.ROOT) }.toSet
@@ -104,11 +101,14 @@ private[tidemill] object DeltaSource extends Source {
     // a column that the present table lacks is not used, or analysis had failed
     val used = namesOf(Json.items(source, "fields"))
     val (before, now) = (Json.textMap(from, "columns"), Json.textMap(to, "columns"))
+    def other(columns: Map[String, String]): Option[String] =
+      before.keys.filter(name => used(name.toLowerCase(Locale.ROOT)) && before(name) != columns.getOrElse(name, ""))
+        .minOption
     if (from \ "id" != to \ "id" || last < first) Source.gone("SOURCE_REPLACED: another table under this name")
-    else before.keys.filter(name => used(name.toLowerCase(Locale.ROOT)) && before(name) != now.getOrElse(name, ""))
-      .toSeq.sorted.headOption match {
+    else other(now) match {
       case Some(name) => Source.gone(s"SCHEMA_CHANGED: column $name is not what it was")
-      case None => DeltaChanges.summary(session, log, table, first, last)
+      case None =>
+        DeltaChanges.summary(session, log, table, first, last, schema => other(columnsOf(schema, used)))
     }
   }
 

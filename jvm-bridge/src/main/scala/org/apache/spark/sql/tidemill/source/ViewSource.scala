@@ -2,6 +2,8 @@ package org.apache.spark.sql.tidemill.source
 
 import java.util.Locale
 
+import scala.util.control.NonFatal
+
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, Path}
 import org.json4s._
@@ -10,7 +12,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation, PartitionSpec}
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
-import org.apache.spark.sql.tidemill.base.{ExactFileIndex, Files, Json}
+import org.apache.spark.sql.tidemill.base.{Errors, ExactFileIndex, Files, Json}
 import org.apache.spark.sql.tidemill.view.{PublishedRuns, ViewLog}
 import org.apache.spark.sql.types.{LongType, StructType}
 
@@ -48,7 +50,7 @@ private[tidemill] object ViewSource extends Source {
   }
 
   private def idOf(root: Path, conf: Configuration): String =
-    Files.read(new Path(root, Definition), conf).flatMap(text => Json.textOption(Json.parse(text), "id"))
+    Files.read(new Path(root, Definition), conf).map(Json.inFile(new Path(root, Definition), _)(Json.text(_, "id")))
       .getOrElse(root.toString)
 
   /**
@@ -71,11 +73,11 @@ private[tidemill] object ViewSource extends Source {
     val root = rootOf(session, source)
     val columns = Source.tableIn(session, source).filterNot(_.provider.contains("delta")).map(_.schema)
     val log = new ViewLog(root, conf)
-    val newest = log.newest().map { case (run, text) => run -> Json.parse(text) }
+    val newest = log.newest().map { case (run, text) => run -> Json.inFile(log.path(run), text)(complete) }
     if (newest.flatMap { case (_, entry) => Json.longOption(entry, "output_run") }.isEmpty)
-      throw new IllegalStateException(s"The incremental view at '$root' has no run with output yet")
+      throw Errors.of("TIDEMILL_NOT_FILLED", Map("view" -> Json.text(source, "name")))
     val earlier = newest.iterator.flatMap { case (run, _) => Iterator.iterate(run - 1)(_ - 1).takeWhile(_ >= 0) }
-      .map(log.entry).takeWhile(_.isDefined).flatten.map(Json.parse)
+      .map(run => log.entry(run).map(Json.inFile(log.path(run), _)(complete))).takeWhile(_.isDefined).flatten
     def fits(entry: JValue): Boolean =
       columns.forall(wanted => PublishedRuns.columns(root, entry, conf).exists(PublishedRuns.same(_, wanted)))
     (newest.iterator.map(_._2) ++ earlier).find(fits)
@@ -97,16 +99,26 @@ private[tidemill] object ViewSource extends Source {
         throw PublishedRuns.changed(Source.nameOf(leaf, s"parquet.`$root`"))
     }
 
+  /** An entry of a log that has what is read of it. */
+  private def complete(entry: JValue): JValue = {
+    for (name <- Seq("output_run", "files", "metrics"))
+      require((entry \ name) != JNothing, s"it does not tell '$name'")
+    entry
+  }
+
   private def entry(root: Path, run: Long, conf: Configuration): JValue = {
     val log = new ViewLog(root, conf)
-    Json.parse(log.entry(run).getOrElse(throw new java.io.FileNotFoundException(log.path(run).toString)))
+    val text = log.entry(run).getOrElse(throw new java.io.FileNotFoundException(log.path(run).toString))
+    Json.inFile(log.path(run), text)(complete)
   }
 
   /** `value`, or what the file beside the log's entries holds for it. */
   private def resolved(value: JValue, root: Path, conf: Configuration): JValue = value match {
     case JObject(List(("$in", JString(name)))) =>
       val path = new Path(root, s"$Log/$name")
-      Json.parse(Files.read(path, conf).getOrElse(throw new java.io.FileNotFoundException(path.toString)))
+      val text = Files.read(path, conf).getOrElse(throw new java.io.FileNotFoundException(path.toString))
+      try Json.parse(text)
+      catch { case NonFatal(wrong) => throw Errors.damaged(path, wrong) }
     case other => other
   }
 
@@ -144,6 +156,8 @@ private[tidemill] object ViewSource extends Source {
     val lostDelta = Files.missing(deltas.map(_.getPath.toString), conf)
     val reason = full.map(e => s"SOURCE_REWRITTEN: run ${Json.long(e, "run")} of the view was full")
       .orElse(lostDelta.headOption.map(p => s"HISTORY_GONE: '$p' is gone"))
+      .orElse(runs.find(e => !sameColumns(root, e, after, conf))
+          .map(e => s"SCHEMA_CHANGED: run ${Json.long(e, "run")} of the view has other columns"))
     def total(name: String): Option[Long] = {
       val known = runs.map(e => Json.longOption(e \ "metrics" \ "rows_out", name))
       if (known.forall(_.isDefined)) Some(known.flatten.sum) else None

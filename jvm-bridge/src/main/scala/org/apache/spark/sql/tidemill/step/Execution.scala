@@ -65,9 +65,9 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
         case JInt(files) => Execution.intoFiles(plan, files.toInt)
         case _ => plan
       }
-      val (answer, cost) = IncrementalOutput.using(view, number, label, inOrder(shaped)) { leaf =>
+      IncrementalOutput.using(view, number, label, inOrder(shaped)) { leaf =>
         cleaning {
-          RunMetrics.measured(session.sparkContext, option(request \ "description")) {
+          RunMetrics.untilEnd(session.sparkContext) {
             Sink.of(text(sink \ "kind")) match {
               case Sink.Parquet => parquet(leaf)
               case Sink.Rows => rows(leaf)
@@ -76,7 +76,6 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
           }
         }
       }
-      answer ~ ("cpu_ms" -> cost.cpuMillis) ~ ("jobs" -> cost.jobs)
     }
   }
 

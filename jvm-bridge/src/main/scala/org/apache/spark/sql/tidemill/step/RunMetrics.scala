@@ -12,9 +12,6 @@ import org.apache.spark.scheduler._
 /** What the jobs of one call cost. CPU in milliseconds, all attempts of all tasks. */
 final case class RunCost(jobs: Int, cpuMillis: Long)
 
-/** A failure of measured work, and what its jobs had cost by then. */
-final class MeasuredFailure(val failure: Throwable, val cost: RunCost) extends Exception(failure)
-
 /** Sums up the tasks of the jobs that carry one tag, and knows which of them run. */
 private final class CostListener(tag: String) extends SparkListener {
   private val stages = mutable.HashSet.empty[Int]
@@ -53,9 +50,18 @@ object RunMetrics {
   private val EndPatience = 10000L
 
   /**
-   * Cancels what runs under the tag and waits for its end, so that no late task writes into a place cleaned up: a job
-   * ends at once when it is cancelled, its tasks when they come to notice.
+   * Runs `body`, and after a failure, also of its thread's being interrupted, ends what still runs of it: no late task
+   * may write into a place cleaned up. A job ends at once when it is cancelled, its tasks when they come to notice.
    */
+  def untilEnd[T](context: SparkContext)(body: => T): T = tagged(context) { (tag, listener) =>
+    try body
+    catch {
+      case e: Throwable =>
+        end(context, tag, listener)
+        throw e
+    }
+  }
+
   private def end(context: SparkContext, tag: String, listener: CostListener): Unit = if (!context.isStopped) {
     // An interrupted thread could not wait; the flag goes up again afterwards.
     val interrupted = Thread.interrupted()
@@ -70,32 +76,46 @@ object RunMetrics {
   }
 
   /**
-   * Runs `body` under a job tag of its own and tells what its jobs cost.
+   * Runs `body` and tells how it ended and what its jobs cost.
    *
    * The caller's job group stays in force, so cancelling it ends these jobs too; the description is replaced and put
-   * back. If the body fails, or its thread is interrupted, what still runs under the tag is cancelled.
+   * back.
    */
-  def measured[T](context: SparkContext, description: Option[String])(body: => T): (T, RunCost) = {
+  def measured[T](context: SparkContext, description: Option[String])(body: => T): (Either[Throwable, T], RunCost) =
+    tagged(context) { (_, listener) =>
+      val before = context.getLocalProperty(SparkContext.SPARK_JOB_DESCRIPTION)
+      val jobs = jobsSoFar(context)
+      description.foreach(context.setJobDescription)
+      val outcome =
+        try Right(body)
+        catch { case NonFatal(e) => Left(e); case e: InterruptedException => Left(e) }
+        finally if (description.isDefined) context.setJobDescription(before)
+      if (jobsSoFar(context) == jobs) (outcome, RunCost(0, 0L))
+      else {
+        // The bus is asynchronous: the last task's end may still be on its way. Behind a stuck listener of someone
+        // else's the cost may come out too low; that is no reason to fail.
+        val interrupted = Thread.interrupted()
+        Try(context.listenerBus.waitUntilEmpty(BusPatience))
+        if (interrupted) Thread.currentThread.interrupt()
+        (outcome, listener.cost)
+      }
+    }
+
+  /** Jobs of the application, without waiting for the bus; the JVM knows the method as public, Scala does not. */
+  private def jobsSoFar(context: SparkContext): Int =
+    Option(context.dagScheduler).fold(0)(jobsMethod.invoke(_).asInstanceOf[Int])
+
+  private val jobsMethod = classOf[DAGScheduler].getMethod("numTotalJobs")
+
+  /** Runs `body` under a job tag of its own, with a listener to the jobs that carry it. */
+  private def tagged[T](context: SparkContext)(body: (String, CostListener) => T): T = {
     val tag = s"tidemill-${UUID.randomUUID()}"
-    val before = context.getLocalProperty(SparkContext.SPARK_JOB_DESCRIPTION)
     val listener = new CostListener(tag)
     context.addSparkListener(listener)
     context.addJobTag(tag)
-    description.foreach(context.setJobDescription)
-    try {
-      val result = body
-      // The bus is asynchronous: the last task's end may still be on its way. Behind a stuck listener of someone
-      // else's the cost may come out too low; that is no reason to fail.
-      Try(context.listenerBus.waitUntilEmpty(BusPatience))
-      (result, listener.cost)
-    } catch {
-      case e: Throwable =>
-        end(context, tag, listener)
-        Try(context.listenerBus.waitUntilEmpty(BusPatience))
-        throw (if (NonFatal(e)) new MeasuredFailure(e, listener.cost) else e)
-    } finally {
+    try body(tag, listener)
+    finally {
       context.removeJobTag(tag)
-      if (description.isDefined) context.setJobDescription(before)
       context.removeSparkListener(listener)
     }
   }

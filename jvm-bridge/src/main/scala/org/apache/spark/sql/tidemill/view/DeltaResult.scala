@@ -86,9 +86,10 @@ private[tidemill] object DeltaResult {
     val txn = log.startTransaction(None, None)
     txn.readWholeTable() // whatever another writer does meanwhile is in the way
     val (name, run) = (application(request), Json.longOption(request, "run"))
-    val shown = txn.txnVersion(name)
-    if (run.exists(_ < shown)) return false
     val ours = runOf(log, txn.readVersion, name)
+    // Which run was shown last, before somebody else's version, only a job over the whole log tells.
+    val shown = ours.getOrElse(if (txn.readVersion < 0) -1L else txn.txnVersion(name))
+    if (run.exists(_ < shown)) return false
     val changed = describe(txn, request)
     val live = filesOf(Json.items(request, "files"), root, txn.metadata)
     val present = request \ "before" match {

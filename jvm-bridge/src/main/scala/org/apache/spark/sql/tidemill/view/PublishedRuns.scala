@@ -72,11 +72,14 @@ private[tidemill] object PublishedRuns {
   private def files(path: Path, run: Long, conf: Configuration): Seq[FileStatus] = {
     val manifest = new Path(path, s"${FileStreamSink.metadataDir}/$run.compact")
     val text = Files.read(manifest, conf).getOrElse(throw new FileNotFoundException(manifest.toString))
-    text.linesIterator.drop(1).map(Json.parse).map { file =>
+    val lines = text.linesIterator
+    if (lines.nextOption().forall(_ != "v1"))
+      throw Errors.damaged(manifest, new IllegalArgumentException("it does not begin as a manifest does"))
+    lines.map(Json.inFile(manifest, _) { file =>
       new FileStatus(Json.long(file, "size"), false, 1, Json.long(file, "blockSize"),
         Json.long(file, "modificationTime"),
         new Path(new URI(Json.text(file, "path"))))
-    }.toSeq
+    }).toSeq
   }
 
   /** The columns of the definition for which a run stands; None where there is no log that tells. */
@@ -84,7 +87,7 @@ private[tidemill] object PublishedRuns {
     val log = new ViewLog(path, conf)
     log.entry(run) match {
       case Some(text) =>
-        val entry = Json.parse(text)
+        val entry = Json.inFile(log.path(run), text)(identity)
         Some(columns(path, entry, conf).getOrElse(throw new FileNotFoundException(definition(path, entry).toString)))
       case None if path.getFileSystem(conf).exists(new Path(path, Definition)) =>
         throw new FileNotFoundException(log.path(run).toString)
@@ -94,11 +97,12 @@ private[tidemill] object PublishedRuns {
 
   /** The columns of the definition for which an entry of the log stands; None if VACUUM removed that. */
   def columns(path: Path, entry: JValue, conf: Configuration): Option[StructType] =
-    Files.read(definition(path, entry), conf).map { text =>
-      StructType(Json.items(Json.parse(text), "columns").map { column =>
+    Files.read(definition(path, entry), conf).map(Json.inFile(definition(path, entry), _) { known =>
+      require((known \ "columns").isInstanceOf[JArray], "it has no columns")
+      StructType(Json.items(known, "columns").map { column =>
         StructField(Json.text(column, "name"), DataType.fromJson(Json.print(column \ "type")))
       })
-    }
+    })
 
   private def definition(path: Path, entry: JValue): Path =
     Json.longOption(entry, "definition").filter(_ > 0).map(ViewLog.numbered(new Path(path, Definitions), _))

@@ -1,0 +1,41 @@
+"""What a statement costs is what the history says: against Spark's own scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from tests.conftest import location_of
+
+QUERY = "SELECT cat, sum(price) AS s, count(cost) AS n FROM sales LEFT JOIN returns USING (o_id) GROUP BY cat"
+
+
+@pytest.mark.parametrize(("source", "using"), [("delta", ""), ("parquet", "USING delta")])
+def test_jobs_are_those_of_spark(
+    spark: SparkSession, db: str, jobs: Callable[..., int], source: str, using: str
+) -> None:
+    """Delta reads the log of a table that the session has not seen by jobs of its own, while a query is analysed, and
+    while sources are pinned."""
+    spark.sql(f"CREATE TABLE sales (o_id STRING, cat STRING, price BIGINT) USING {source}")
+    spark.sql(f"CREATE TABLE returns (o_id STRING, cost BIGINT) USING {source}")
+    spark.sql("INSERT INTO sales VALUES ('o1','c1',100), ('o2','c2',150)")
+    spark.sql("INSERT INTO returns VALUES ('o1', 10)")
+    assert spark._jvm is not None
+    told: list[Row] = []
+    for statement in (
+        f"CREATE INCREMENTAL VIEW v {using} SCHEDULE (ON DEMAND) AS {QUERY}",
+        "REFRESH INCREMENTAL VIEW v",
+    ):
+        spark.sql(f"INSERT INTO sales VALUES ('o{3 + len(told)}','c2',300)")
+        for checksum in location_of(spark, "sales").glob("_delta_log/*.crc"):
+            checksum.unlink()
+        spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+        counted = jobs(lambda statement=statement: spark.sql(statement).collect())
+        told += spark.sql("SHOW REFRESHES IN v LIMIT 1").collect()
+        # One job of Delta's own shows the first run, after the commit.
+        assert told[-1].jobs == counted - (1 if using and len(told) == 1 else 0), statement
+        assert told[-1].cpu_ms >= told[-1].measured_cost
+    assert [row.run for row in told] == [0, 1]
+    assert (told[0].jobs > 5) == (source == "delta")  # the steps alone are three jobs
