@@ -100,7 +100,8 @@ def test_a_compaction_is_a_step_that_shows_and_costs() -> None:
     assert [(s["form"], s["reads"], s["saves"], s["rows"]) for s in shown] == [
         ("attribute", [f"state {plan.states[0].name}"], plan.states[0].name, 200)
     ]
-    assert shown[0]["operator"] in explained(plan, "PLAN")
+    held = document(plan, {})["states"][0]["holds"]
+    assert shown[0]["operator"].replace(plan.states[0].name, f"'{held}'") in explained(plan, "PLAN")
 
 
 @pytest.mark.parametrize(("pieces", "compacted"), [(MOST_UNREAD, False), (MOST_UNREAD + 1, True)])
