@@ -30,7 +30,7 @@ def call(spark: SparkSession) -> Call:
         answer = json.loads(getattr(bridge, method)(session, json.dumps(request)))
         if "failure" in answer:
             raise RuntimeError(f"{answer['class']}: {answer['message']}")
-        return answer["ok"]
+        return {**answer["ok"], "jobs": answer.get("jobs", 0)} if method == "run" else answer["ok"]
 
     return invoke
 

@@ -106,7 +106,7 @@ def test_not_incremental_names_operator_and_reason(events: str, fails: Fails) ->
         "TIDEMILL_NOT_INCREMENTAL",
     )
     parameters = error.getMessageParameters() or {}
-    assert "UnionLoop" in parameters["operator"]
+    assert "WITH RECURSIVE" in parameters["operator"]
     assert parameters["reason"]
     assert error.getSqlState() == "0A000"
 

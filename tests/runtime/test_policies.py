@@ -37,7 +37,7 @@ def test_auto_goes_full_where_no_rule_is_and_says_so(
     oracle("v", RECURSIVE)
     assert (row.kind, row.reason, row.methods) == (
         "FULL",
-        "NOT_INCREMENTAL: UnionLoop: UnionLoop has no incremental form",
+        "NOT_INCREMENTAL: WITH RECURSIVE: it has no incremental form",
         ["recompute"],
     )
     assert row.cpu_ms > 0

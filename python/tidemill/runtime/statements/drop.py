@@ -36,15 +36,14 @@ def drop(jvm: Jvm, statement: Drop, warnings: list[str]) -> list[list[Any]]:
             first = _first(files, location)
         with suppress(DamagedError):
             view = views.at_location(files, location, entry.name)
-        if first is None and view is not None:
-            first = view.definition
     owned = first is not None and first.owns_files and catalog.KEEP_FILES not in entry.properties
     if owned and view is not None and not removal.lies_elsewhere(files, view.location):
         # If this process dies between entry and files, the mark tells the next CREATE that the files can go.
         files.write(child(view.location, DROPPING), str(view.next_run))
     catalog.drop_entry(jvm, entry.name)
-    if first is not None:
-        known = view or View(first, files)  # the newest definition may be damaged; the first is better than none
+    # the newest definition may be damaged; the first is better than none
+    known = view if view is not None or first is None else View(first, files)
+    if known is not None:
         leases.give_up(known)
     if owned:
         removal.remove(files, str(location))
@@ -53,7 +52,7 @@ def drop(jvm: Jvm, statement: Drop, warnings: list[str]) -> list[list[Any]]:
             f"{'.'.join(entry.name)} is dropped, but its files are left at {location}: {VIEW_FILE} there is gone or"
             " damaged, and nothing else tells whether they go with the view."
         )
-    if first is not None:
+    if known is not None:
         with suppress(Exception):  # a session that cannot have Delta tables has nothing to forget
             known.result.forget()
     return []
