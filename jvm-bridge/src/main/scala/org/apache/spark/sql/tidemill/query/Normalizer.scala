@@ -27,6 +27,7 @@ final class Normalizer(session: SparkSession) extends Optimizer(session.sessionS
     NormalizeFloatingNumbers,
     PullOutGroupingExpressions,
     InsertMapSortInGroupingExpressions,
+    KeysInOrder,
     InsertMapSortInRepartitionExpressions,
     RewriteAsOfJoin,
     RewriteNearestByJoin,
