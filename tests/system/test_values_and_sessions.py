@@ -70,7 +70,7 @@ def maintained(
 
 
 @pytest.mark.parametrize(
-    "names", [list(VALUES)[:6], pytest.param(list(VALUES)[6:], marks=[pytest.mark.slow, pytest.mark.whole])]
+    "names", [list(VALUES)[:4], pytest.param(list(VALUES)[4:], marks=[pytest.mark.slow, pytest.mark.whole])]
 )
 def test_values_of_sub_queries_stand_beside_groups(
     spark: SparkSession, tables: str, oracle: Oracle, refresh: Callable[..., Row], names: list[str]

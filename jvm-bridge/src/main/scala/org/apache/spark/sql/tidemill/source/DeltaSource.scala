@@ -101,14 +101,18 @@ private[tidemill] object DeltaSource extends Source {
     // a column that the present table lacks is not used, or analysis had failed
     val used = namesOf(Json.items(source, "fields"))
     val (before, now) = (Json.textMap(from, "columns"), Json.textMap(to, "columns"))
+    val asked = before.keys.filter(name => used(name.toLowerCase(Locale.ROOT)))
     def other(columns: Map[String, String]): Option[String] =
-      before.keys.filter(name => used(name.toLowerCase(Locale.ROOT)) && before(name) != columns.getOrElse(name, ""))
-        .minOption
+      asked.filter(name => before(name) != columns.getOrElse(name, "")).minOption
+    // where names are mapped, a column that goes by another name for a while is stored as it was
+    def gone(schema: StructType): Option[String] = {
+      val stored = columnsOf(schema, schema.fieldNames.map(_.toLowerCase(Locale.ROOT)).toSet).values.toSet
+      asked.filter(name => !stored(before(name))).minOption
+    }
     if (from \ "id" != to \ "id" || last < first) Source.gone("SOURCE_REPLACED: another table under this name")
     else other(now) match {
       case Some(name) => Source.gone(s"SCHEMA_CHANGED: column $name is not what it was")
-      case None =>
-        DeltaChanges.summary(session, log, table, first, last, schema => other(columnsOf(schema, used)))
+      case None => DeltaChanges.summary(session, log, table, first, last, gone)
     }
   }
 
