@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,23 +40,23 @@ Make: TypeAlias = Callable[[random.Random], Value]
 Change: TypeAlias = Callable[[random.Random, Any], Any]
 
 
-class Type:
+class Type(ABC):
     """A type: its SQL, a random tree of it, another tree that is much like one, and the value of a tree."""
 
     sql: str
 
-    def draw(self, dice: random.Random) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def draw(self, dice: random.Random) -> Any: ...
 
-    def near(self, dice: random.Random, tree: Any) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def near(self, dice: random.Random, tree: Any) -> Any: ...
 
     def value(self, tree: Any) -> Value:
         """NULL is the tree None."""
         return Value(f"CAST(NULL AS {self.sql})", None, None) if tree is None else self.known(tree)
 
-    def known(self, tree: Any) -> Value:
-        raise NotImplementedError
+    @abstractmethod
+    def known(self, tree: Any) -> Value: ...
 
 
 class Leaf(Type):

@@ -11,7 +11,10 @@ SOURCES = Path(__file__).resolve().parents[2] / "jvm-bridge" / "src" / "main" / 
 BELOW = "org.apache.spark.sql.tidemill"
 # Each may import only those before it. Spark's own packages are open to those below BELOW.
 ORDER = (
-    *(f"{BELOW}.{room}" for room in ("base", "sum", "value", "view", "source", "query", "step", "judge", "bridge")),
+    *(
+        f"{BELOW}.{room}"
+        for room in ("base", "sum", "value", "view", "source", "normal", "query", "step", "judge", "bridge")
+    ),
     "tidemill.spark",
 )
 MOST_FILES = 15

@@ -32,6 +32,8 @@ SESSIONS = {
                       GROUP BY session_window(ts, '5 minutes')""",
     "gaps": """SELECT session_window.start AS a, count(DISTINCT x) AS n FROM t1
                GROUP BY session_window(ts, CASE WHEN g = 'a' THEN '5 minutes' ELSE '1 minute' END), g, k % 2""",
+    "spelled": """SELECT upper(c) AS c, count(*) AS n FROM (SELECT *, g COLLATE UTF8_LCASE AS c FROM t1)
+                  GROUP BY session_window(ts, '5 minutes'), c""",
     "most": """SELECT g, max(n) AS m FROM (
                    SELECT g, count(*) AS n FROM t1 GROUP BY session_window(ts, '5 minutes'), g) GROUP BY g""",
 }

@@ -20,6 +20,7 @@ import json
 import logging
 import re
 import threading
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -74,8 +75,9 @@ class Writer:
 
 _ACTIVE: dict[str, Writer] = {}
 """Marks of this process whose runs are under way, by path. A mark that could not be removed does not count for ever."""
-_ENDED = threading.Event()
 _GUARD = threading.Lock()
+_renewer: threading.Thread | None = None
+"""The thread that renews the marks of this process; it ends when it finds none."""
 
 
 @contextmanager
@@ -83,10 +85,7 @@ def writing(files: Files, location: str, view: str | None = None) -> Iterator[Wr
     """Marks a writer for the length of the block. `view`: its name, for messages."""
     path = child(location, FOLDER, f"{liveness.own_token()}-{uuid.uuid4().hex}.json")
     writer = Writer(files, path, view or location)
-    with _GUARD:
-        _ACTIVE[path] = writer
-        if len(_ACTIVE) == 1:
-            threading.Thread(target=_renewing, name="tidemill-writers", daemon=True).start()
+    _register(writer)
     try:
         writer.write()
         yield writer
@@ -97,13 +96,25 @@ def writing(files: Files, location: str, view: str | None = None) -> Iterator[Wr
             files.delete([path])
 
 
+def _register(writer: Writer) -> None:
+    """Has a mark renewed from now on. Of many short runs, all find the thread of the first one waiting."""
+    global _renewer  # one per process, as `_ACTIVE`
+    with _GUARD:
+        _ACTIVE[writer.path] = writer
+        if _renewer is None or not _renewer.is_alive():
+            _renewer = threading.Thread(target=_renewing, name="tidemill-writers", daemon=True)
+            _renewer.start()
+
+
 def _renewing() -> None:
     """Renews the marks of this process as long as there are any."""
+    global _renewer
     while True:
-        _ENDED.wait(RENEW_MS / 1000)
+        time.sleep(RENEW_MS / 1000)
         with _GUARD:
             active = list(_ACTIVE.values())
             if not active:
+                _renewer = None
                 return
         for writer in active:
             try:

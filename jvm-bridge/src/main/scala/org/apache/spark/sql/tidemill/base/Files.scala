@@ -58,8 +58,8 @@ object Files {
   def list(path: Path, conf: Configuration): Seq[FileStatus] = children(path, conf)
 
   /**
-   * Files (and without `recursive` also folders) below a folder that belongs to a view. A symbolic link in it is listed as what it is, whatever it leads to:
-   * what lies outside of the view's location is not the view's to list or remove.
+   * Files (and without `recursive` also folders) below a folder that belongs to a view. A symbolic link is listed as a
+   * link and not followed: what lies outside of the view's location is not the view's to list or remove.
    */
   def listOwn(path: Path, conf: Configuration, recursive: Boolean): Seq[Listed] = {
     def level(folders: Seq[Path]): Seq[Listed] = {

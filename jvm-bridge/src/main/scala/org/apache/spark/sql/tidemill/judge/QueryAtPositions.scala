@@ -7,8 +7,8 @@ import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources.LogicalRelation
 import org.apache.spark.sql.tidemill.base.Json
-import org.apache.spark.sql.tidemill.query.{Clock, Query, SourceEncoder}
-import org.apache.spark.sql.tidemill.source.Sources
+import org.apache.spark.sql.tidemill.query.{Query, SourceEncoder}
+import org.apache.spark.sql.tidemill.source.{Clock, Sources}
 import org.apache.spark.sql.types.StringType
 
 import org.json4s._

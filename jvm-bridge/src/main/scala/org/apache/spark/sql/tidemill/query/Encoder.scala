@@ -6,6 +6,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.tidemill.source.Clock
 
 import org.json4s._
 import org.json4s.JsonDSL._
@@ -82,7 +83,7 @@ final class Encoder(id: Long) extends PredicateHelper {
       case p: Project => project(p.projectList, visit(p.child))
       case f: Filter => filter(f)
       case j: Join if Encoder.kinds.contains(j.joinType) || j.joinType.isInstanceOf[ExistenceJoin] => join(j)
-      case a: Aggregate if Opaque.sessions(a).nonEmpty => opaque(Opaque.withKeys(a), "")
+      case a: Aggregate if Opaque.sessions(a).nonEmpty => opaque(Opaque.withKeys(a), "sessions are merged by Spark")
       case a: Aggregate => aggregate(a)
       case u: Union if !u.byName && !u.allowMissingCol => union(u)
       case s: Sort if s.global => sort(s)

@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.{
 }
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.tidemill.base.Json
+import org.apache.spark.sql.tidemill.source.Clock
 import org.apache.spark.sql.types._
 
 import org.json4s._

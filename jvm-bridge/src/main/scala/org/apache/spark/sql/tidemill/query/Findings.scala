@@ -13,6 +13,7 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.tidemill.base.Json
+import org.apache.spark.sql.tidemill.normal.MovingBounds
 
 import org.json4s._
 import org.json4s.JsonDSL._

@@ -55,7 +55,10 @@ object Opaque {
     a.copy(aggregateExpressions = a.aggregateExpressions ++ missing)
   }
 
-  /** The expressions by which rows that are computed together are equal; None if all rows are computed together. */
+  /**
+   * What rows that are computed together have in common: nothing without PARTITION BY. None for other operators than
+   * window functions and sessions.
+   */
   def partition(plan: LogicalPlan): Option[Seq[Expression]] = plan match {
     case w: Window => Some(w.partitionSpec)
     case a: Aggregate if sessions(a).nonEmpty => Some(a.groupingExpressions.diff(sessions(a)))

@@ -6,6 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.objects.InvokeLike
 import org.apache.spark.sql.catalyst.trees.TreeNode
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.DataType
+import org.apache.spark.unsafe.types.UTF8String
 
 /**
  * What an expression computes by, and its SQL does not show: the schema of from_json, IGNORE NULLS of first(), the time
@@ -70,10 +71,13 @@ private[query] object Unshown {
     case _ => false
   }
 
+  /** The same text at each analysis: of an object that is none of these, only its class. */
   private def told(value: Any): String = value match {
     case d: DataType => d.sql
+    case plain @ (_: Boolean | _: Number | _: String | _: UTF8String | _: Enumeration#Value) => plain.toString
     case Some(inner) => told(inner)
-    case map: Map[_, _] => map.toSeq.map { case (k, v) => s"$k=$v" }.sorted.mkString("(", ", ", ")")
-    case other => other.toString
+    case map: Map[_, _] => map.toSeq.map { case (k, v) => s"${told(k)}=${told(v)}" }.sorted.mkString("(", ", ", ")")
+    case items: Iterable[_] => items.map(told).mkString("(", ", ", ")")
+    case other => other.getClass.getSimpleName
   }
 }

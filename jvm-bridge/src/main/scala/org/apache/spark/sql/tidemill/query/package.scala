@@ -1,2 +1,2 @@
-/** A query on its way to Python: normalised, encoded, and with what keeps it from being maintained. */
+/** A query on its way to Python: encoded, and with what keeps it from being maintained. */
 package org.apache.spark.sql.tidemill.query

@@ -17,7 +17,8 @@ import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationComm
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.tidemill.base.{Files, Json}
-import org.apache.spark.sql.tidemill.query.{Clock, Query}
+import org.apache.spark.sql.tidemill.query.Query
+import org.apache.spark.sql.tidemill.source.Clock
 
 import org.json4s._
 import org.json4s.JsonDSL._

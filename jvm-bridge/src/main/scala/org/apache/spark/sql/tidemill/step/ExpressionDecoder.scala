@@ -8,7 +8,8 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.{
 }
 import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, LocalRelation, Project}
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.tidemill.query.{Clock, Handle, Query}
+import org.apache.spark.sql.tidemill.query.{Handle, Query}
+import org.apache.spark.sql.tidemill.source.Clock
 import org.apache.spark.sql.tidemill.sum.ExactSumExpressions
 import org.apache.spark.sql.tidemill.value.ValueExpressions
 import org.apache.spark.sql.types._

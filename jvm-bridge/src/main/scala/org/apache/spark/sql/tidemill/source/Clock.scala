@@ -1,4 +1,4 @@
-package org.apache.spark.sql.tidemill.query
+package org.apache.spark.sql.tidemill.source
 
 import java.util.Locale
 

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.tidemill.query
+package org.apache.spark.sql.tidemill.normal
 
 import org.apache.spark.sql.catalyst.analysis.{EliminateSubqueryAliases, EliminateView, RewriteCollationJoin}
 import org.apache.spark.sql.catalyst.expressions.EliminatePipeOperators

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.tidemill.query
+package org.apache.spark.sql.tidemill.normal
 
 import scala.collection.mutable
 
@@ -7,6 +7,7 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
 import org.apache.spark.sql.catalyst.plans.Inner
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.tidemill.source.Clock
 import org.apache.spark.sql.types.BooleanType
 
 /**

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.tidemill.query
+package org.apache.spark.sql.tidemill.normal
 
 import org.apache.spark.sql.catalyst.expressions.{Alias, AttributeSet, Expression, NamedExpression}
 import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, LogicalPlan, Project}
@@ -9,7 +9,7 @@ import org.apache.spark.sql.types.MapType
  * Keys of groups that hold maps in a fixed order. Spark sorts such maps in a projection below the groups, and lists what
  * it sorted in the order of a hash table, another one at each analysis.
  */
-private[query] object KeysInOrder extends Rule[LogicalPlan] {
+private[normal] object KeysInOrder extends Rule[LogicalPlan] {
 
   override def apply(plan: LogicalPlan): LogicalPlan = plan.transformUpWithSubqueries {
     case a @ Aggregate(keys, _, Project(list, child), _) if keys.exists(holdsMaps) =>

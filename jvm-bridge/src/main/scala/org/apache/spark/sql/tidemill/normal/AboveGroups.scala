@@ -1,4 +1,4 @@
-package org.apache.spark.sql.tidemill.query
+package org.apache.spark.sql.tidemill.normal
 
 import scala.collection.mutable
 
@@ -7,7 +7,7 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
 import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, Project}
 
 /** What an aggregate makes of its groups, told apart from what it computes of their rows. */
-private[query] object AboveGroups {
+private[normal] object AboveGroups {
 
   /** Whether something stands in the results of an aggregate, neither in a grouping expression nor in a call. */
   def has(a: Aggregate)(wanted: Expression => Boolean): Boolean = {
