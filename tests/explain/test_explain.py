@@ -126,6 +126,12 @@ def test_points_that_are_planned_together() -> None:
     assert explained(plan, "MEMO")
 
 
+def test_a_plan_without_change_sets_says_what_it_reads() -> None:
+    compared = planned(EXTREMA, policy="INCREMENTAL", settings=PlannerSettings(prefer="recompute"))
+    assert compared.kind == "INCREMENTAL"
+    assert explained(compared, "PLAN").startswith("The run reads all rows of t before and after its change. ")
+
+
 def test_plan(run: ExplainedPlan) -> None:
     text = explained(run, "PLAN")
     first, _, rest = text.partition("\n\n")

@@ -185,8 +185,9 @@ def test_partitions_in_one_folder_each_have_its_rows(spark: SparkSession, store:
     assert bag(store.snapshot(table, ["id", "p"], both.position)) == Counter({(1, 1): 1, (1, 7): 1, (2, 2): 1})
 
 
-def test_a_source_used_twice_is_read_once(spark: SparkSession, store: Store, table: str) -> None:
-    spark.sql(f"CREATE TABLE {table} AS SELECT id, id % 3 AS k FROM range(100)")
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_a_source_used_twice_is_read_once(spark: SparkSession, store: Store, table: str, kind: str) -> None:
+    spark.sql(f"CREATE TABLE {table} USING {kind} AS SELECT id, id % 3 AS k FROM range(100)")
     at, _ = store.pin(table)
     left = store.snapshot(table, ["k"], at).groupBy("k").count()
     right = store.snapshot(table, ["k"], at).groupBy("k").count()

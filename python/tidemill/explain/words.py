@@ -7,7 +7,7 @@ from typing import Any
 
 from tidemill.memo.memo import Memo
 from tidemill.plan.expr import Expr
-from tidemill.plan.ops import Aggregate, FinalChange, Keys
+from tidemill.plan.ops import Aggregate, Changes, FinalChange, Keys, Scan
 from tidemill.search.runs.explanation import ExplainedPlan, Explanation
 from tidemill.search.space.seed import RECOMPUTE, Candidate
 from tidemill.text.printer import Printer
@@ -52,12 +52,17 @@ def _names(why: Explanation) -> Iterator[str]:
 
 
 def _changes(why: Explanation) -> Iterator[str]:
-    space = why.space
+    space, ops = why.space, [used.expression.op for used in why.used]
+    read = {op.source for op in ops if isinstance(op, Changes)}
+    scanned = {op.source for op in ops if isinstance(op, Scan)}
     for number, source in sorted(space.memo.query.sources.items()):
         if number not in space.memo.timeline.changed(space.since):
             continue
         if source.kind == "clock":
             yield "the rows that the clock lets in or out"
+            continue
+        if number not in read and number in scanned:
+            yield f"all rows of {source.name} before and after its change"
             continue
         known = space.facts.change_over(number, *(space.since.old, space.since.new))
         rows = "an unknown number of" if known is None else _count(sum(known))

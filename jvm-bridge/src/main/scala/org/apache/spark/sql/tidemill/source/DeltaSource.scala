@@ -122,7 +122,7 @@ private[tidemill] object DeltaSource extends Source {
     val relation = listed(at) match {
       // Delta's own index asks the log for the files with a job or two, at each scan.
       case Some(present) =>
-        val index = new TahoeBatchFileIndex(session, "batch", present, log, log.dataPath, at)
+        val index = new DeltaSnapshotIndex(session, present, log, at)
         log.buildHadoopFsRelationWithFileIndex(at, index, bucketSpec = None)
       case None =>
         log.createRelation(snapshotToUseOpt = Some(at), catalogTableOpt = leaf.catalogTable, isTimeTravelQuery = true)
@@ -141,4 +141,21 @@ private[tidemill] object DeltaSource extends Source {
   }
 
   private def logOf(files: HadoopFsRelation): DeltaLog = files.location.asInstanceOf[TahoeLogFileIndex].deltaLog
+}
+
+/**
+ * The files of a snapshot. Two of one version are equal, so that a table that a plan reads twice is broadcast or
+ * shuffled once: sixty broadcasts of a small table take gigabytes.
+ */
+private final class DeltaSnapshotIndex(session: SparkSession, files: Seq[AddFile], log: DeltaLog, at: Snapshot)
+  extends TahoeBatchFileIndex(session, "batch", files, log, log.dataPath, at) {
+
+  private val identity = (log.dataPath, at.metadata.id, at.version)
+
+  override def equals(other: Any): Boolean = other match {
+    case that: DeltaSnapshotIndex => that.identity == identity
+    case _ => false
+  }
+
+  override def hashCode: Int = identity.hashCode
 }
