@@ -20,6 +20,7 @@ from tidemill.runtime.run import metrics
 from tidemill.runtime.run.apply import Delta, ResultColumn, apply_delta
 from tidemill.runtime.run.binder import Binder
 from tidemill.runtime.run.jobs import SparkJobs
+from tidemill.runtime.run.mark import mark_rows, pays
 from tidemill.runtime.run.steps import Outcome, carry_out
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import UndecidedError
@@ -301,7 +302,11 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
         touched = rows_out.inserts + rows_out.deletes + content
         sessions.fit(run.execution.jvm, 0.0, touched, touched)
         partitions = view.definition.create.partitioned_by
-        applied = apply_delta(run.execution, columns, keys, head.files, delta, stage.data(), partitions)
+        applied = None
+        if view.definition.marks_rows and pays(delta, content):
+            applied = mark_rows(run.execution, columns, keys, head.files, delta, stage, partitions)
+        if applied is None:
+            applied = apply_delta(run.execution, columns, keys, head.files, delta, stage.data(), partitions)
         data = (*applied.kept, *stage.move_into_place(applied.added))
         delta_files = delta.files
     states = {s.name: run.state(s) for s in plan.states}

@@ -30,6 +30,14 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
+class Marked:
+    """Deletion vectors that one step wrote, by the path of the file whose rows they mark; the number of rows marked."""
+
+    vectors: Mapping[str, Mapping[str, Any]]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class SparkJobs:
     """Runs wire plans of one analysed query for one run of one view.
 
@@ -81,6 +89,26 @@ class SparkJobs:
         """Collects the rows of `plan`; for small answers only."""
         answer = self._run(plan, {"kind": "rows", "columns": [list(c) for c in columns]}, step)
         return list(answer["rows"])
+
+    def mark(
+        self,
+        plan: WireNode,
+        path: str,
+        places: int,
+        files: Sequence[Mapping[str, Any]],
+        wanted: int | None,
+        *,
+        step: str,
+    ) -> Marked:
+        """Marks rows of `files` in deletion vectors, which the new file `path` holds, with those marked before.
+
+        `places`: the column of `plan` that holds arrays of places, each a path and a position. `wanted`: nothing is
+        written if that is not the number of rows; None: any number is right.
+        """
+        listed = [{name: f[name] for name in ("path", "bytes", "modified", "dv") if name in f} for f in files]
+        sink = {"kind": "marks", "path": path, "columns": [[places, "places"]], "files": listed, "wanted": wanted}
+        answer = self._run(plan, sink, step)
+        return Marked({f["path"]: f["dv"] for f in answer["files"]}, int(answer["rows"]))
 
     def _run(self, plan: WireNode, sink: Mapping[str, Any], step: str) -> Mapping[str, Any]:
         request = {

@@ -6,6 +6,7 @@ import org.apache.hadoop.fs.{FileSystem, Path}
 import org.apache.parquet.hadoop.ParquetOutputFormat
 
 import org.apache.spark.sql.SaveMode
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
 import org.apache.spark.sql.catalyst.expressions.{Ascending, SortOrder}
 import org.apache.spark.sql.catalyst.plans.logical._
@@ -72,6 +73,7 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
             Sink.of(text(sink \ "kind")) match {
               case Sink.Parquet => parquet(leaf)
               case Sink.Rows => rows(leaf)
+              case Sink.Marks => marks(leaf)
               case Sink.Explain => explain(leaf)
             }
           }
@@ -114,11 +116,22 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
   private def rows(leaf: IncrementalOutput): JObject = {
     val execution = session.sessionState.executePlan(leaf)
     val schema = execution.analyzed.schema
-    val collected = SQLExecution.withNewExecutionId(execution, Some("tidemill rows")) {
-      execution.executedPlan.executeCollect()
-    }
-    val cells = collected.map(RowEncoding.encode(_, schema))
+    val cells = collected(execution).map(RowEncoding.encode(_, schema))
     answer(JArray(Nil), JArray(cells.toList), Some(execution.executedPlan))
+  }
+
+  private def collected(execution: QueryExecution): Array[InternalRow] =
+    SQLExecution.withNewExecutionId(execution, Some("tidemill rows"))(execution.executedPlan.executeCollect())
+
+  private def marks(leaf: IncrementalOutput): JObject = {
+    val listed = list(sink \ "files").map(ListedFile.of)
+    val marks = new Marks(new Path(text(sink \ "path")), listed, session.sessionState.newHadoopConf())
+    collected(session.sessionState.executePlan(leaf)).foreach(marks.add)
+    val wanted = sink \ "wanted" match { case JInt(rows) => Some(rows.toLong); case _ => None }
+    val vectors = if (wanted.forall(_ == marks.rows)) marks.write() else Nil
+    answer(
+      JArray(vectors.toList.map { case (path, vector) => ("path" -> path) ~ ("dv" -> vector.json) }),
+      JLong(marks.rows), None)
   }
 
   private def parquet(leaf: IncrementalOutput): JObject = {
