@@ -175,3 +175,16 @@ def test_a_user_may_do_without(spark: SparkSession, t: str, refresh: Refresh, or
     refresh("v")
     oracle(shown(spark, "v"), BAG)
     assert marked(commits(spark, "v")[-1]) == [1]
+
+
+def test_a_big_view_writes_what_changed(spark: SparkSession, db: str, refresh: Refresh, oracle: Oracle) -> None:
+    query = "SELECT id, id % 7 AS g FROM t"
+    spark.sql("CREATE TABLE t USING delta AS SELECT id FROM range(200000)")
+    spark.sql(create(query))
+    spark.sql("DELETE FROM t WHERE id IN (5, 77777, 199999)")
+    spark.sql("INSERT INTO t VALUES (-1), (-2)")
+    assert refresh("v").kind == "INCREMENTAL"
+    newest = commits(spark, "v")[-1]
+    written = [json.loads(a["stats"])["numRecords"] for a in of(newest, "add") if "deletionVector" not in a]
+    assert (sum(marked(newest)), written) == (3, [2])
+    oracle(shown(spark, "v"), query)

@@ -15,7 +15,7 @@ import org.apache.spark.sql.delta.stats.{SkippingEligibleDataType, StatsCollecto
 import org.apache.spark.sql.delta.stats.DeltaStatistics.{MAX, MIN, NULL_COUNT, NUM_RECORDS, TIGHT_BOUNDS}
 import org.apache.spark.sql.delta.util.JsonUtils
 import org.apache.spark.sql.internal.LegacyBehaviorPolicy
-import org.apache.spark.sql.types.{AtomicType, DoubleType, FloatType, LongType, StructType}
+import org.apache.spark.sql.types.{AtomicType, DataType, DoubleType, FloatType, LongType, StringType, StructType}
 import org.apache.spark.util.ThreadUtils
 
 /**
@@ -42,10 +42,7 @@ private[tidemill] object FileStatistics {
   private def told(session: SparkSession, files: Seq[AddFile], root: Path, metadata: Metadata): Seq[AddFile] = {
     val conf = session.sessionState.newHadoopConf()
     val columns = metadata.dataSchema.take(Columns).filter(_.dataType.isInstanceOf[AtomicType])
-    // In a footer, the bounds of a column of floats do not tell of NaN.
-    val bounded = StructType(columns.filter { c =>
-      SkippingEligibleDataType(c.dataType) && c.dataType != FloatType && c.dataType != DoubleType
-    })
+    val bounded = StructType(columns.filter(c => bounds(c.dataType)))
     val wanted = new StructType().add(NUM_RECORDS, LongType).add(MIN, bounded).add(MAX, bounded)
       .add(NULL_COUNT, StructType(columns.map(_.copy(dataType = LongType))))
     val collector = StatsCollector(NoMapping, metadata.dataSchema, wanted, LegacyBehaviorPolicy.CORRECTED.toString,
@@ -57,6 +54,13 @@ private[tidemill] object FileStatistics {
       .map(found => file.copy(stats = JsonUtils.toJson(statistics(found, file)))).getOrElse(file)
     if (files.lengthIs == 1) files.map(one)
     else ThreadUtils.parmap(files, "tidemill-footers", math.min(Threads, files.length))(one)
+  }
+
+  /** Whether a footer tells the least and the greatest value: of floats it leaves out NaN, of texts it knows bytes. */
+  private def bounds(kind: DataType): Boolean = kind match {
+    case FloatType | DoubleType => false
+    case s: StringType => s.supportsBinaryOrdering
+    case other => SkippingEligibleDataType(other)
   }
 
   private def footer(path: Path, bytes: Long, conf: Configuration): ParquetMetadata = {
