@@ -26,6 +26,7 @@ object Bridge {
   def analyze(session: SparkSession, request: String): String = answer(session, request, Plans.analyze)
   def release(session: SparkSession, request: String): String = answer(session, request, Plans.release)
   def run(session: SparkSession, request: String): String = answer(session, request, Plans.run)
+  def cut(session: SparkSession, request: String): String = answer(session, request, Plans.cut)
   def judge(session: SparkSession, request: String): String = answer(session, request, Plans.judge)
   def settings(session: SparkSession, request: String): String = answer(session, request, Plans.settings)
   def files(session: SparkSession, request: String): String = answer(session, request, Store.files)

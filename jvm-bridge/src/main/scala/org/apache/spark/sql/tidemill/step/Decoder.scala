@@ -10,6 +10,7 @@ import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.tidemill.query.{Query, SourceInfo}
 import org.apache.spark.sql.tidemill.source.{Copies, Sources}
 import org.apache.spark.sql.types._
@@ -117,19 +118,18 @@ final class Decoder(session: SparkSession, query: Query) {
       case JArray(List(id, JString(field), t)) => (int(id), StructField(field, dataType(t)))
       case other => throw new IllegalArgumentException(s"not a column: ${show(other)}")
     }
-    val pathColumn = wire \ "path_column" match {
-      case JInt(id) => Some(id.toInt)
-      case _ => None
+    // Columns that tell of a row what its file's metadata say: the path as it was listed, the row's number in the file.
+    val told = Seq("path_column" -> ListedParquet.ListedPath, "row_column" -> ParquetFileFormat.ROW_INDEX).flatMap {
+      case (name, field) => Some(wire \ name).collect { case JInt(id) => id.toInt -> field }
     }
-    val relation = ListedParquet.relation(session, listed, StructType(columns.map(_._2)), pathColumn.isDefined)
+    val relation = ListedParquet.relation(session, listed, StructType(columns.map(_._2)), told.nonEmpty)
     val plain = columns.map(_._1).zip(relation.output)
-    pathColumn match {
-      case None => Decoded(relation, plain)
-      case Some(id) =>
-        val metadata = relation.output.find(ListedParquet.isMetadata).get
-        val struct = metadata.dataType.asInstanceOf[StructType]
-        val path = GetStructField(metadata, struct.fieldIndex(ListedParquet.ListedPath))
-        computed(plain :+ (id -> path), relation)
+    if (told.isEmpty) Decoded(relation, plain)
+    else {
+      val metadata = relation.output.find(ListedParquet.isMetadata).get
+      val struct = metadata.dataType.asInstanceOf[StructType]
+      computed(
+        plain ++ told.map { case (id, field) => id -> GetStructField(metadata, struct.fieldIndex(field)) }, relation)
     }
   }
 

@@ -10,6 +10,7 @@ import org.apache.hadoop.mapreduce.{JobContext, TaskAttemptContext}
 
 import org.apache.spark.internal.io.{FileCommitProtocol, FileNameSpec}
 import org.apache.spark.internal.io.FileCommitProtocol.TaskCommitMessage
+import org.apache.spark.sql.tidemill.base.Json
 
 /**
  * Writes each file of a job where it stays.
@@ -27,7 +28,7 @@ final class DirectCommit(jobId: String, path: String) extends FileCommitProtocol
   }
 
   override def commitJob(job: JobContext, tasks: Seq[TaskCommitMessage]): Unit =
-    DirectCommit.committed.put(path, tasks.flatMap(_.obj.asInstanceOf[Seq[String]]).map(new Path(_).getName).toSet)
+    DirectCommit.committed.put(path, tasks.flatMap(_.obj.asInstanceOf[Seq[Committed]]).map(c => c.name -> c).toMap)
 
   /** The folder is its maker's to remove. */
   override def abortJob(job: JobContext): Unit = ()
@@ -50,16 +51,28 @@ final class DirectCommit(jobId: String, path: String) extends FileCommitProtocol
   override def newTaskTempFileAbsPath(task: TaskAttemptContext, folder: String, name: FileNameSpec): String =
     newTaskTempFileAbsPath(task, folder, name.suffix)
 
-  override def commitTask(task: TaskAttemptContext): TaskCommitMessage = new TaskCommitMessage(written.toList)
+  override def commitTask(task: TaskAttemptContext): TaskCommitMessage = {
+    val conf = task.getConfiguration
+    val told = conf.getBoolean(DirectCommit.Told, false)
+    new TaskCommitMessage(written.toList.map(new Path(_)).map { file =>
+      Committed(file.getName, Option.when(told)(Json.print(Bounds.of(file, conf))))
+    })
+  }
 
   override def abortTask(task: TaskAttemptContext): Unit =
     written.map(new Path(_)).foreach(file => Try(file.getFileSystem(task.getConfiguration).delete(file, false)))
 }
 
-object DirectCommit {
-  private val committed = new ConcurrentHashMap[String, Set[String]]
+/** The name of a committed file, and what [[Bounds]] tells of it, as JSON. */
+final case class Committed(name: String, told: Option[String])
 
-  /** The names of the files that a job committed in a folder; asked once. */
-  def taken(path: Path): Set[String] =
+object DirectCommit {
+  /** The option of a write whose files are to tell their rows and bounds. */
+  val Told = "tidemill.bounds"
+
+  private val committed = new ConcurrentHashMap[String, Map[String, Committed]]
+
+  /** The files that a job committed in a folder, by name; asked once. */
+  def taken(path: Path): Map[String, Committed] =
     Option(committed.remove(path.toString)).getOrElse(throw new IllegalStateException(s"no job was committed in $path"))
 }
