@@ -45,7 +45,8 @@ private[step] object Bounds {
     val blocks = footer.getBlocks.asScala.toSeq
     val known = footer.getFileMetaData.getSchema.getColumns.asScala.toSeq.filter(_.getPath.length == 1)
     JObject(known.iterator.flatMap { column =>
-      val found = blocks.map(_.getColumns.asScala.find(_.getPath.toArray.sameElements(column.getPath)).map(_.getStatistics))
+      val found =
+        blocks.map(_.getColumns.asScala.find(_.getPath.toArray.sameElements(column.getPath)).map(_.getStatistics))
       val told = found.flatten.filter(_ != null)
       if (told.isEmpty || told.length < blocks.length || !told.forall(_.hasNonNullValue)) None
       else bounds(column.getPrimitiveType, told.map(_.genericGetMin), told.map(_.genericGetMax))

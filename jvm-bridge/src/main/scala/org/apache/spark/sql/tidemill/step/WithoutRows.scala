@@ -81,9 +81,9 @@ object WithoutRows {
     val stream = use(input.newStream())
     val codecs = new CodecFactory(conf, PageBytes)
     val writer = use(new ParquetFileWriter(
-      HadoopOutputFile.fromPath(target, conf), meta.getSchema, ParquetFileWriter.Mode.CREATE,
-      ParquetWriter.DEFAULT_BLOCK_SIZE.toLong, 0, ParquetProperties.DEFAULT_COLUMN_INDEX_TRUNCATE_LENGTH,
-      ParquetProperties.DEFAULT_STATISTICS_TRUNCATE_LENGTH, true))
+        HadoopOutputFile.fromPath(target, conf), meta.getSchema, ParquetFileWriter.Mode.CREATE,
+        ParquetWriter.DEFAULT_BLOCK_SIZE.toLong, 0, ParquetProperties.DEFAULT_COLUMN_INDEX_TRUNCATE_LENGTH,
+        ParquetProperties.DEFAULT_STATISTICS_TRUNCATE_LENGTH, true))
     writer.start()
     val columns = meta.getSchema.getColumns.asScala.map(c => c.getPath.toSeq -> c).toMap
     var (first, read, rewritten) = (0L, 0L, 0L)
