@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +13,7 @@ from pyspark.sql import Row, SparkSession
 from tests.conftest import Oracle, location_of, newest_entry
 from tidemill.errors import TidemillError
 from tidemill.runtime.run import apply, leaving
-from tidemill.runtime.run.jobs import SparkJobs, Written
+from tidemill.runtime.run.jobs import RESULT_PAGE_ROWS, SparkJobs, Written
 from tidemill.runtime.run.leaving import Left, ResultColumn, may_hold, observed_columns
 
 Refresh = Callable[..., Row]
@@ -122,6 +124,38 @@ def test_rows_that_are_not_there_are_missed() -> None:
         applied([file("a", {"k": [0, 9]})], signed(0, 3, Left(KEY, (12,), 12, 12, False)))
 
 
+def test_a_hundred_runs_pile_up_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows arrive in each run and leave from any file: the files stay few, and each byte is merged only a few times."""
+    merged, numbers = 0, itertools.count()
+
+    def sizes(plan: Mapping[str, Any]) -> dict[str, int]:
+        own = {p["path"]: p["bytes"] for p in plan.get("paths", ())}
+        return own | {k: v for below in plan.get("inputs", ()) for k, v in sizes(below).items()}
+
+    def write(self: Recorded, plan: Any, *args: Any, **named: Any) -> Written:
+        nonlocal merged
+        size = sum(sizes(plan).values())
+        merged += size
+        return Written(({"path": f"file:/v/n{next(numbers)}", "bytes": size, "modified": 0},), 1, {})
+
+    def cut(self: Recorded, rows: Any, path: str, *, step: str) -> list[Any]:
+        return [{**f, "path": f"file:/v/c{next(numbers)}", "bytes": f["bytes"] - 1000, "rows": 9} for f, _ in rows]
+
+    monkeypatch.setattr(Recorded, "write", write)
+    monkeypatch.setattr(Recorded, "cut", cut)
+    arriving = 300_000
+    live: tuple[Mapping[str, Any], ...] = (file("first", mebibytes=30),)
+    delta = apply.Delta(({"path": "file:/v/delta", "bytes": arriving, "modified": 0},), 9, 1, "_n")
+    most, chosen = 0, random.Random(1)
+    for _ in range(100):
+        _, result = applied(live, delta, [[chosen.choice(live)["path"], 3, "file:/v/delta", 0, -1]])
+        live = result.live
+        most = max(most, len(live))
+    assert most <= 2 * apply.CROWD
+    assert 29 << 20 < sum(f["bytes"] for f in live) - 100 * arriving < 31 << 20
+    assert merged < 100 * arriving * 8
+
+
 def test_columns_that_are_observed() -> None:
     columns = [PRICE, *(ResultColumn(f"c{i}", "integer") for i in range(5)), KEY]
     assert [c.name for c in observed_columns(columns, None)] == ["c0", "c1", "c2", "c3"]
@@ -140,9 +174,9 @@ def test_rows_are_cut_out_of_pages_of_every_kind(
         TIMESTAMP_SECONDS(id) AS at, IF(id % 4 = 0, NULL, id) AS sparse, CAST(NULL AS INT) AS nothing,
         IF(id % 6 = 0, NULL, sequence(1, id % 4)) AS list, map('k', IF(id % 2 = 0, NULL, id)) AS m,
         named_struct('a', IF(id % 5 = 0, NULL, id), 'b', array(named_struct('c', id))) AS s FROM t"""
-    spark.sql("CREATE TABLE t USING delta AS SELECT id FROM range(0, 7000, 1, 1)")
+    spark.sql("CREATE TABLE t USING delta AS SELECT id FROM range(0, 20000, 1, 1)")
     spark.sql(f"CREATE INCREMENTAL VIEW every SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
-    for change in ("id % 501 = 3 OR id BETWEEN 1990 AND 4010", "id % 900 = 5 OR id = 6999", "id >= 0"):
+    for change in ("id % 5001 = 3 OR id BETWEEN 3990 AND 12010", "id % 900 = 5 OR id = 19999", "id >= 0"):
         spark.sql(f"DELETE FROM t WHERE {change}")
         refresh("every")
         oracle("every", query)
@@ -150,7 +184,7 @@ def test_rows_are_cut_out_of_pages_of_every_kind(
             (found,) = newest_entry(location_of(spark, "every"))["files"]
             rest = spark.sql("SELECT count(*), min(id), max(id) FROM t").collect()[0]
             assert [found["rows"], *found["bounds"]["id"]] == list(rest)
-            assert spark.sql("SELECT * FROM every WHERE text = '4500' AND id = 4500").count() == 1
+            assert spark.sql("SELECT * FROM every WHERE text = '14501' AND id = 14501").count() == 1
 
 
 def test_of_rows_that_are_the_same_as_many_go_as_the_delta_says(
@@ -198,7 +232,7 @@ def test_a_change_of_a_million_rows_reads_and_writes_few(
     spark.sql("DELETE FROM t WHERE id IN (5, 250000, 250001, 999999)")
     spark.sql("INSERT INTO t SELECT 2000000 + id, 1 FROM range(50)")
     read, written = moved(spark, lambda: refresh("million"))
-    # Three pages of a thousand rows hold the four: they are read by the search and by the copy, and written once.
-    assert read < 3 * 2 * 1000 + 500
-    assert written < 3 * 1000 + 200
+    # Three pages hold the four rows: they are read by the search and by the copy, and written once.
+    assert read < 3 * 2 * RESULT_PAGE_ROWS + 500
+    assert written < 3 * RESULT_PAGE_ROWS + 200
     oracle("million", query)

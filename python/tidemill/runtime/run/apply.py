@@ -32,7 +32,7 @@ MEBIBYTE = 1 << 20
 SMALL_RESULT_BYTES = MEBIBYTE // 4
 # A run merges small files once there are this many.
 CROWD = 8
-TARGET_FILE_BYTES = 128 * MEBIBYTE
+TARGET_FILE_BYTES = 32 * MEBIBYTE
 # Rewriting so many bytes keeps a core busy for half a second: with more, a second task and a second file pay.
 TASK_BYTES = 4 * MEBIBYTE
 

@@ -75,14 +75,14 @@ private[step] final class CutPages(column: ColumnDescriptor, dictionary: => Opti
       case other => throw new UncutException(s"pages are encoded as $other")
     }
 
-  /** Calls `take` for each value that stays, by its number. */
-  private def staying(values: Int, dropped: Array[Int])(take: (Int, Boolean) => Unit): Unit = {
-    var (i, next) = (0, 0)
-    while (i < values) {
-      val drop = next < dropped.length && dropped(next) == i
+  /** Goes through the values of a page in order, and tells of each whether it stays. */
+  private final class Staying(dropped: Array[Int]) {
+    private var next = 0
+
+    def apply(value: Int): Boolean = {
+      val drop = next < dropped.length && dropped(next) == value
       if (drop) next += 1
-      take(i, !drop)
-      i += 1
+      !drop
     }
   }
 
@@ -90,13 +90,15 @@ private[step] final class CutPages(column: ColumnDescriptor, dictionary: => Opti
     val width = in.get()
     val decoder = new RunLengthBitPackingHybridDecoder(width.toInt, stream(in))
     val encoder = CutPages.encoder(width.toInt, in.remaining)
-    val used = new mutable.BitSet
-    staying(values, dropped) { (_, stays) =>
+    val (used, stays) = (new mutable.BitSet, new Staying(dropped))
+    var i = 0
+    while (i < values) {
       val id = decoder.readInt()
-      if (stays) {
+      if (stays(i)) {
         encoder.writeInt(id)
         used += id
       }
+      i += 1
     }
     for (statistics <- to; known <- dictionary; id <- used) kind.getPrimitiveTypeName match {
       case INT32 => statistics.updateStats(known.decodeToInt(id))
@@ -110,28 +112,35 @@ private[step] final class CutPages(column: ColumnDescriptor, dictionary: => Opti
 
   private def bits(in: ByteBuffer, values: Int, dropped: Array[Int], to: Option[Statistics[_]]): BytesInput = {
     val out = new Array[Byte]((values - dropped.length + 7) / 8)
-    var at = 0
-    staying(values, dropped) { (i, stays) =>
-      if (stays) {
+    val stays = new Staying(dropped)
+    val statistics: Statistics[_] = to.orNull
+    var (i, at) = (0, 0)
+    while (i < values) {
+      if (stays(i)) {
         val bit = (in.get(i / 8) >> (i % 8)) & 1
         out(at / 8) = (out(at / 8) | (bit << (at % 8))).toByte
-        to.foreach(_.updateStats(bit == 1))
+        if (statistics != null) statistics.updateStats(bit == 1)
         at += 1
       }
+      i += 1
     }
     BytesInput.from(out)
   }
 
   private def texts(in: ByteBuffer, values: Int, dropped: Array[Int], to: Option[Statistics[_]]): BytesInput = {
     val out = new ByteArrayOutputStream(in.remaining)
-    var from = 0
-    staying(values, dropped) { (_, stays) =>
+    val stays = new Staying(dropped)
+    val statistics: Statistics[_] = to.orNull
+    var (i, from) = (0, 0)
+    while (i < values) {
       val size = 4 + in.getInt(from)
-      if (stays) {
+      if (stays(i)) {
         out.write(in.array, in.arrayOffset + from, size)
-        to.foreach(_.updateStats(Binary.fromReusedByteArray(in.array, in.arrayOffset + from + 4, size - 4)))
+        if (statistics != null)
+          statistics.updateStats(Binary.fromReusedByteArray(in.array, in.arrayOffset + from + 4, size - 4))
       }
       from += size
+      i += 1
     }
     BytesInput.from(out)
   }
@@ -151,18 +160,22 @@ private[step] final class CutPages(column: ColumnDescriptor, dictionary: => Opti
     }
     dropped.foreach(until)
     until(values)
-    to.foreach { statistics =>
-      staying(values, dropped) { (i, stays) =>
-        if (stays) kind.getPrimitiveTypeName match {
-          case INT32 => statistics.updateStats(in.getInt(i * width))
-          case INT64 => statistics.updateStats(in.getLong(i * width))
-          case FLOAT => statistics.updateStats(in.getFloat(i * width))
-          case DOUBLE => statistics.updateStats(in.getDouble(i * width))
-          case _ => statistics.updateStats(Binary.fromReusedByteArray(in.array, in.arrayOffset + i * width, width))
-        }
-      }
+    val kept = out.toByteArray
+    to.foreach(update(_, ByteBuffer.wrap(kept).order(ByteOrder.LITTLE_ENDIAN), width))
+    BytesInput.from(kept)
+  }
+
+  private def update(statistics: Statistics[_], in: ByteBuffer, width: Int): Unit = {
+    val physical = kind.getPrimitiveTypeName
+    while (in.hasRemaining) physical match {
+      case INT32 => statistics.updateStats(in.getInt())
+      case INT64 => statistics.updateStats(in.getLong())
+      case FLOAT => statistics.updateStats(in.getFloat())
+      case DOUBLE => statistics.updateStats(in.getDouble())
+      case _ =>
+        statistics.updateStats(Binary.fromReusedByteArray(in.array, in.arrayOffset + in.position(), width))
+        in.position(in.position() + width)
     }
-    BytesInput.from(out)
   }
 
   private def stream(in: ByteBuffer): ByteArrayInputStream =

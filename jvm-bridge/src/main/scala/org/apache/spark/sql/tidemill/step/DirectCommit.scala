@@ -28,7 +28,7 @@ final class DirectCommit(jobId: String, path: String) extends FileCommitProtocol
   }
 
   override def commitJob(job: JobContext, tasks: Seq[TaskCommitMessage]): Unit =
-    DirectCommit.committed.put(path, tasks.flatMap(_.obj.asInstanceOf[Seq[Committed]]).map(c => c.name -> c).toMap)
+    DirectCommit.committed.put(path, tasks.flatMap(_.obj.asInstanceOf[Seq[Committed]]).map(c => c.place -> c.told).toMap)
 
   /** The folder is its maker's to remove. */
   override def abortJob(job: JobContext): Unit = ()
@@ -55,7 +55,7 @@ final class DirectCommit(jobId: String, path: String) extends FileCommitProtocol
     val conf = task.getConfiguration
     val told = conf.getBoolean(DirectCommit.Told, false)
     new TaskCommitMessage(written.toList.map(new Path(_)).map { file =>
-      Committed(file.getName, Option.when(told)(Json.print(Bounds.of(file, conf))))
+      Committed(DirectCommit.place(new Path(path), file), Option.when(told)(Json.print(Bounds.of(file, conf))))
     })
   }
 
@@ -63,16 +63,20 @@ final class DirectCommit(jobId: String, path: String) extends FileCommitProtocol
     written.map(new Path(_)).foreach(file => Try(file.getFileSystem(task.getConfiguration).delete(file, false)))
 }
 
-/** The name of a committed file, and what [[Bounds]] tells of it, as JSON. */
-final case class Committed(name: String, told: Option[String])
+/** The place of a committed file, and what [[Bounds]] tells of it, as JSON. */
+final case class Committed(place: String, told: Option[String])
 
 object DirectCommit {
   /** The option of a write whose files are to tell their rows and bounds. */
   val Told = "tidemill.bounds"
 
-  private val committed = new ConcurrentHashMap[String, Map[String, Committed]]
+  private val committed = new ConcurrentHashMap[String, Map[String, Option[String]]]
 
-  /** The files that a job committed in a folder, by name; asked once. */
-  def taken(path: Path): Map[String, Committed] =
+  /** Where a file lies below a folder, from its name upwards: a task gives its files in all partitions one name. */
+  def place(folder: Path, file: Path): String =
+    Iterator.iterate(file)(_.getParent).take(file.depth - folder.depth).map(_.getName).mkString("/")
+
+  /** The files that a job committed in a folder, by place, with what each tells; asked once. */
+  def taken(path: Path): Map[String, Option[String]] =
     Option(committed.remove(path.toString)).getOrElse(throw new IllegalStateException(s"no job was committed in $path"))
 }

@@ -2,7 +2,7 @@ package org.apache.spark.sql.tidemill.step
 
 import scala.util.Try
 
-import org.apache.hadoop.fs.{FileSystem, Path}
+import org.apache.hadoop.fs.{FileStatus, FileSystem, Path}
 import org.apache.parquet.hadoop.ParquetOutputFormat
 
 import org.apache.spark.sql.SaveMode
@@ -92,7 +92,11 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
       case JInt(rows) => Map(ParquetOutputFormat.PAGE_ROW_COUNT_LIMIT -> rows.toString)
       case _ => Map.empty
     }
-    if (Json.flag(sink, "bounds")) pages + (DirectCommit.Told -> "true") else pages
+    val rows: Map[String, String] = sink \ "file_rows" match {
+      case JInt(most) => Map("maxRecordsPerFile" -> most.toString)
+      case _ => Map.empty
+    }
+    pages ++ rows ++ Option.when(Json.flag(sink, "bounds"))(DirectCommit.Told -> "true")
   }
 
   /** Nothing of a failed write may be found by the next run; what was in the place before is not ours to delete. */
@@ -170,11 +174,12 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
    * The committed files below `path`; with partitions, each says its values, and the folder that Spark gives them in a
    * table.
    */
-  private def listed(path: Path, committed: Map[String, Committed]): List[JObject] = {
+  private def listed(path: Path, committed: Map[String, Option[String]]): List[JObject] = {
     val root = fileSystem(path).makeQualified(path)
     val found = Files.walk(Seq(root), session.sessionState.newHadoopConf(), !_.startsWith("."))
-    found.toList.filter(f => committed.contains(f.getPath.getName)).sortBy(_.getPath.toString).map { f =>
-      val told = committed(f.getPath.getName).told.fold(JObject())(Json.parse(_).asInstanceOf[JObject])
+    def place(f: FileStatus): String = DirectCommit.place(root, f.getPath)
+    found.toList.filter(f => committed.contains(place(f))).sortBy(_.getPath.toString).map { f =>
+      val told = committed(place(f)).fold(JObject())(Json.parse(_).asInstanceOf[JObject])
       val file = ("path" -> f.getPath.toString) ~ ("bytes" -> f.getLen) ~ ("modified" -> f.getModificationTime) ~ told
       if (partitions.isEmpty) file
       else {
