@@ -28,7 +28,8 @@ final class DirectCommit(jobId: String, path: String) extends FileCommitProtocol
   }
 
   override def commitJob(job: JobContext, tasks: Seq[TaskCommitMessage]): Unit =
-    DirectCommit.committed.put(path, tasks.flatMap(_.obj.asInstanceOf[Seq[Committed]]).map(c => c.place -> c.told).toMap)
+    DirectCommit.committed.put(path,
+      tasks.flatMap(_.obj.asInstanceOf[Seq[Committed]]).map(c => c.place -> c.told).toMap)
 
   /** The folder is its maker's to remove. */
   override def abortJob(job: JobContext): Unit = ()
