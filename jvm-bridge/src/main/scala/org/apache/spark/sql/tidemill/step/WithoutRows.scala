@@ -5,6 +5,7 @@ import java.util.UUID
 
 import scala.jdk.CollectionConverters._
 import scala.util.{Try, Using}
+import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
@@ -21,6 +22,7 @@ import org.apache.parquet.internal.column.columnindex.{ColumnIndex, OffsetIndex}
 import org.apache.parquet.io.SeekableInputStream
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.errors.QueryExecutionErrors
 import org.apache.spark.sql.tidemill.base.Json
 import org.apache.spark.util.SerializableConfiguration
 
@@ -61,6 +63,14 @@ object WithoutRows {
     } finally conf.destroy()
   }
 
+  /** Runs what reads a file; a failure names the file as that of a scan does, so that it is taken for damaged. */
+  private[step] def reading[T](path: String)(body: => T): T =
+    try body
+    catch {
+      case other: UncutException => throw other
+      case NonFatal(e) => throw QueryExecutionErrors.cannotReadFilesError(e, path)
+    }
+
   private def copied(file: Shortened, folder: String, job: String, conf: Configuration): Option[String] = {
     val task = TaskContext.get()
     val name = f"part-${task.partitionId()}%05d-$job-a${task.attemptNumber()}"
@@ -75,7 +85,7 @@ object WithoutRows {
 
   private def copied(file: Shortened, target: Path, conf: Configuration): JObject = Using.Manager { use =>
     val input = HadoopInputFile.fromPath(new Path(file.path), conf)
-    val reader = use(ParquetFileReader.open(input, HadoopReadOptions.builder(conf).build()))
+    val reader = use(reading(file.path)(ParquetFileReader.open(input, HadoopReadOptions.builder(conf).build())))
     val meta = reader.getFileMetaData
     if (meta.getEncryptionType != FileMetaData.EncryptionType.UNENCRYPTED) throw new UncutException("it is encrypted")
     val stream = use(input.newStream())
@@ -90,7 +100,7 @@ object WithoutRows {
     reader.getRowGroups.asScala.foreach { block =>
       val gone = file.gone.filter(r => r >= first && r < first + block.getRowCount).map(_ - first)
       if (gone.length < block.getRowCount) {
-        val copy = new BlockCopy(reader, stream, writer, codecs, block, gone)
+        val copy = new BlockCopy(file.path, reader, stream, writer, codecs, block, gone)
         writer.startBlock(block.getRowCount - gone.length)
         block.getColumns.asScala.foreach(chunk => copy.column(columns(chunk.getPath.toArray.toSeq), chunk))
         writer.endBlock()
@@ -118,19 +128,22 @@ private final case class CopiedPage(
 
 /** Copies the column chunks of one row group without the rows `gone`. */
 private final class BlockCopy(
-    reader: ParquetFileReader, stream: SeekableInputStream, writer: ParquetFileWriter, codecs: CodecFactory,
+    path: String, reader: ParquetFileReader, stream: SeekableInputStream, writer: ParquetFileWriter,
+    codecs: CodecFactory,
     block: BlockMetaData, gone: Array[Long]) {
 
   /** The rows of the pages that were opened, in the column where they are the most. */
   var rowsRead = 0L
 
+  /** Copies a column chunk. */
   def column(descriptor: ColumnDescriptor, chunk: ColumnChunkMetaData): Unit = {
-    val (bounds, places) = (Option(reader.readColumnIndex(chunk)), reader.readOffsetIndex(chunk))
+    val (bounds, places) =
+      WithoutRows.reading(path)((Option(reader.readColumnIndex(chunk)), reader.readOffsetIndex(chunk)))
     val bloom = reader.readBloomFilter(chunk)
     if (gone.isEmpty) writer.appendColumnChunk(descriptor, stream, chunk, bloom, bounds.orNull, places)
     else if (places == null) throw new UncutException("it does not tell where its pages begin")
     else {
-      val (dictionary, pages) = copied(descriptor, chunk, bounds, places)
+      val (dictionary, pages) = WithoutRows.reading(path)(copied(descriptor, chunk, bounds, places))
       writer.startColumn(descriptor, pages.map(_.values.toLong).sum, chunk.getCodec)
       dictionary.foreach(writer.writeDictionaryPage)
       pages.foreach { page =>
