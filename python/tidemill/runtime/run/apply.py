@@ -143,6 +143,7 @@ def _rewritten(task: _Task, live: Sequence[File], touched: Sequence[File], crowd
 
 def _cut(task: _Task, live: Sequence[File], places: Mapping[str, Sequence[int]], crowd: Sequence[File]) -> Applied:
     """Applies the delta by copying files without the rows that leave, and merging `crowd`."""
+    assert places.keys() <= {f["path"] for f in live}, "rows that leave are in files that were listed"
     merged = {f["path"] for f in crowd}
     cut = [f for f in live if f["path"] in places and f["path"] not in merged]
     rows = [(f, places[f["path"]]) for f in cut]

@@ -126,10 +126,13 @@ def find(
     deletes: int,
     left: Sequence[Left],
 ) -> Found | None:
-    """Returns the places of the rows that leave, in `files`; None if too many rows come into question. Runs one job.
+    """Returns the places of the rows that leave, in `files`; None if too many rows come into question. Runs one job,
+    or none if too many leave.
 
     Of several rows that are the same, any are taken, as many as the delta says.
     """
+    if deletes > MOST_FOUND:
+        return None
     ids = Ids()
     compared = [c for c in columns if keys is None or c.name in keys]
     held, gone = ids.fresh(len(compared)), ids.fresh(len(compared))
