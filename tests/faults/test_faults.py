@@ -27,7 +27,7 @@ def test_refresh_of_other_results(spark: SparkSession, events: str, result: str)
 
 
 def test_refresh_of_marked_rows(spark: SparkSession, events: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mark, "LEAST_ROWS", 0)
+    monkeypatch.setattr(mark, "SMALL_RESULT_BYTES", 0)
     monkeypatch.setattr(mark, "FEW", 1)
     spark.sql(f"CREATE INCREMENTAL VIEW v USING delta SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {BY_KEY}")
     assert "delta publish" in refreshing(spark, part=9)

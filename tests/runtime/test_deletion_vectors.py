@@ -27,7 +27,7 @@ BAG = "SELECT v % 50 AS v, IF(v = 3, DOUBLE('NaN'), v / 2) AS half, map('v', v %
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are marked in results of any size."""
-    monkeypatch.setattr(mark, "LEAST_ROWS", 0)
+    monkeypatch.setattr(mark, "SMALL_RESULT_BYTES", 0)
     monkeypatch.setattr(mark, "FEW", 1)
 
 

@@ -155,20 +155,19 @@ def files(
     listed: Sequence[Mapping[str, Any]],
     columns: Sequence[Stored],
     path_column: int | None = None,
-    position_column: int | None = None,
+    row_column: int | None = None,
 ) -> WireNode:
     """The rows of the listed Parquet files that no deletion vector marks; an empty relation if there are no files.
 
-    `path_column` names each row's file, `position_column` its place in that file.
+    `path_column` names each row's file, `row_column` the number of the row in it.
     """
-    places = {"path_column": path_column, "position_column": position_column}
-    asked = {name: column for name, column in places.items() if column is not None}
+    told = {"path_column": (path_column, "string"), "row_column": (row_column, "long")}
+    asked = {name: (c, kind) for name, (c, kind) in told.items() if c is not None}
     if not listed:
-        known = [(c, t) for c, _, t in columns]
-        return empty([*known, *((c, "string" if name == "path_column" else "long") for name, c in asked.items())])
+        return empty([*((c, t) for c, _, t in columns), *asked.values()])
     paths = [{name: f[name] for name in ("path", "bytes", "modified", "dv") if name in f} for f in listed]
     payload: dict[str, Any] = {"paths": paths, "columns": _stored(columns)}
-    return node("files", {**payload, **asked})
+    return node("files", payload | {name: c for name, (c, _) in asked.items()})
 
 
 def empty(columns: Iterable[tuple[int, str]]) -> WireNode:

@@ -119,14 +119,16 @@ final class Decoder(session: SparkSession, query: Query) {
       case JArray(List(id, JString(field), t)) => (int(id), StructField(field, dataType(t)))
       case other => throw new IllegalArgumentException(s"not a column: ${show(other)}")
     }
-    val places = Seq("path_column" -> ListedParquet.ListedPath, "position_column" -> ParquetFileFormat.ROW_INDEX)
-      .map { case (name, field) => (wire \ name, field) }.collect { case (JInt(id), field) => id.toInt -> field }
-    val rows = ListedParquet.rows(session, listed, StructType(columns.map(_._2)), places.nonEmpty)
+    // Columns that tell of a row what its file's metadata say: the path as it was listed, the row's number in the file.
+    val told = Seq("path_column" -> ListedParquet.ListedPath, "row_column" -> ParquetFileFormat.ROW_INDEX).flatMap {
+      case (name, field) => Some(wire \ name).collect { case JInt(id) => id.toInt -> field }
+    }
+    val rows = ListedParquet.rows(session, listed, StructType(columns.map(_._2)), told.nonEmpty)
     val plain = columns.map(_._1).zip(rows.output)
-    if (places.isEmpty) Decoded(rows, plain)
+    if (told.isEmpty) Decoded(rows, plain)
     else {
       val metadata = LiveRows.metadataOf(rows)
-      computed(plain ++ places.map { case (id, field) => id -> LiveRows.field(metadata, field) }, rows)
+      computed(plain ++ told.map { case (id, field) => id -> LiveRows.field(metadata, field) }, rows)
     }
   }
 

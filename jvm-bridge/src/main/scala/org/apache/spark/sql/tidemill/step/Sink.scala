@@ -8,8 +8,6 @@ object Sink {
   case object Parquet extends Sink
   /** Back to Python, within the answer. */
   case object Rows extends Sink
-  /** Into a file of deletion vectors: the rows are places of rows in result files. */
-  case object Marks extends Sink
   /** Nowhere: the answer is the physical plan as a text. */
   case object Explain extends Sink
 
@@ -17,7 +15,6 @@ object Sink {
   def of(kind: String): Sink = kind match {
     case "parquet" => Parquet
     case "rows" => Rows
-    case "marks" => Marks
     case "explain" => Explain
     case other => throw new IllegalArgumentException(s"unknown sink '$other'")
   }

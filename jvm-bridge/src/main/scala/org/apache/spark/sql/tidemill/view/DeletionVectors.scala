@@ -25,22 +25,20 @@ private[tidemill] object DeletionVectors {
    * Writes one file with the vectors of all these result files.
    *
    * @param path of the new file, by whose name Delta finds it below the table's location
-   * @param bitmaps for each result file, by its path, the positions of marked rows and the number of all its rows
+   * @param bitmaps for each result file the positions of marked rows and the number of all its rows
    * @return the vector of each result file
    */
-  def write(
-      path: Path, bitmaps: Seq[(String, RoaringBitmapArray, Long)], conf: Configuration)
-      : Seq[(String, DeletionVector)] = {
+  def write(path: Path, bitmaps: Seq[(RoaringBitmapArray, Long)], conf: Configuration): Seq[DeletionVector] = {
     val target = PathWithFileSystem.withConf(path, conf).makeQualified()
     val ranges = Using.resource(new HadoopFileSystemDVStore(conf).createWriter(target)) { writer =>
-      bitmaps.map { case (_, bitmap, _) =>
+      bitmaps.map { case (bitmap, _) =>
         bitmap.runOptimize()
         writer.write(bitmap.serializeAsByteArray(RoaringBitmapArrayFormat.Portable))
       }
     }
     val bytes = target.fs.getFileStatus(target.path).getLen
-    bitmaps.zip(ranges).map { case ((file, bitmap, rows), range) =>
-      file -> DeletionVector(path.toString, bytes, range.offset, range.length, bitmap.cardinality, rows)
+    bitmaps.zip(ranges).map { case ((bitmap, rows), range) =>
+      DeletionVector(path.toString, bytes, range.offset, range.length, bitmap.cardinality, rows)
     }
   }
 
