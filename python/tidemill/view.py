@@ -200,7 +200,8 @@ class IncrementalView:
         """Returns the Parquet files that hold the content of one run, as of now, for readers that do not use Spark.
 
         Local files have paths, others URIs. They stay until VACUUM finds them older than its retention. Each file has
-        all columns of the view, partition columns too.
+        all columns of the view, partition columns too. Files of a view USING delta may also have rows that have left
+        it, unless its property `delta.enableDeletionVectors` is false.
         """
         found = (urlsplit(name) for name in self.toDF().inputFiles())
         return sorted(unquote(f.path) if f.scheme == "file" else f.geturl() for f in found)

@@ -105,7 +105,7 @@ def unneeded(root: Path) -> set[str]:
     entries = {p.name: p.read_text() for p in log.glob("*.json")}
     named = "".join(entries.values())
     definitions = {str(json.loads(text).get("definition", 0)) for name, text in entries.items() if "-" not in name}
-    left = {p for p in found if p.suffix == ".parquet" and p.name not in named}
+    left = {p for p in found if p.suffix in {".parquet", ".bin"} and p.name not in named}
     left |= {p for p in found if p.parent == log and "-" in p.name and p.name not in named}
     left |= {p for p in found if p.parent.name == "definition" and p.stem.lstrip("0") not in definitions}
     left |= {p for p in found if p.suffix == ".tmp" or (p.is_file() and "writers" in p.parts)}

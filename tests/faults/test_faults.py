@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.conftest import difference, early_work
+from tests.conftest import difference, early_work, location_of
 from tests.faults.checks import check
 from tests.faults.points import BY_KEY, endure
+from tidemill.runtime.run import mark
 
 pytestmark = pytest.mark.slow
 
@@ -23,6 +24,14 @@ def test_refresh(spark: SparkSession, view: str, clause: str) -> None:
 def test_refresh_of_other_results(spark: SparkSession, events: str, result: str) -> None:
     spark.sql(f"CREATE INCREMENTAL VIEW v {result} SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {BY_KEY}")
     assert "delta publish" in refreshing(spark, part=9) or "delta" not in result
+
+
+def test_refresh_of_marked_rows(spark: SparkSession, events: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mark, "SMALL_RESULT_BYTES", 0)
+    monkeypatch.setattr(mark, "FEW", 1)
+    spark.sql(f"CREATE INCREMENTAL VIEW v USING delta SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {BY_KEY}")
+    assert "delta publish" in refreshing(spark, part=9)
+    assert [*location_of(spark, "v").glob("deletion_vector_*.bin")]
 
 
 def refreshing(spark: SparkSession, clause: str = "", part: int = 1) -> list[str]:

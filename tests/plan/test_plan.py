@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tidemill.plan.columns import ColumnIds
 from tidemill.plan.expr import Cast, Col, Evaluate, Expr, Fn, Handle, Lit, walk
 from tidemill.plan.normal import normalise
-from tidemill.plan.ops import Join, Limit, Project
+from tidemill.plan.ops import Join, Limit, Project, Window, WindowCall
 from tidemill.plan.props import Props, derive, equi_keys
 from tidemill.plan.query import Query
 from tidemill.plan.tree import Tree
@@ -158,6 +160,30 @@ def test_keys() -> None:
     assert props(query(looked_up.format("full") + _under(grouped))).keys == frozenset()
     apart = looked_up.format("inner").replace("(#3 = #5)", "(#3 < #5)")
     assert props(query(apart + _under(grouped))).keys == {frozenset({3, 5})}
+    padded = looked_up.format("left").replace("(#3 = #5)", "(#3 < #5)")
+    assert props(query(padded + _under(grouped))).keys == {frozenset({3, 5})}
+
+
+@pytest.mark.parametrize(
+    ("above", "function", "wanted"),
+    [
+        ("", "row_number", {0, 7}),
+        ("filter [(#7 = 1)]", "row_number", {0}),
+        ("filter [(#7 < 3)]", "row_number", {0, 7}),
+        ("filter [(#7 = #1)]", "row_number", {0, 7}),
+        ("project [#1, #7]", "row_number", None),
+        ("", "rank", None),
+    ],
+)
+def test_keys_of_numbered_rows(above: str, function: str, wanted: set[int] | None) -> None:
+    """A row's number within its partition is a key together with the partition; a filter may make it one value."""
+    window = "window [#0, #1, #7] partition=[#0] (text)\n  scan 0 [#0 := a, #1 := b]"
+    found = query(f"{above}\n{_under(window)}" if above else window)
+    tree = found.root.inputs[0] if above else found.root
+    assert isinstance(tree.op, Window)
+    numbered = Tree(replace(tree.op, calls=(WindowCall(function, "rows", False),)), tree.inputs)
+    whole = Tree(found.root.op, (numbered,)) if above else numbered
+    assert props(found, whole).keys == (frozenset() if wanted is None else {frozenset(wanted)})
 
 
 def test_reproducible_and_sources() -> None:

@@ -129,6 +129,7 @@ def test_inserts_into_a_big_result_do_not_pile_up_files(
 def test_a_delta_that_takes_what_is_not_there_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     from tidemill.errors import TidemillError
     from tidemill.runtime.run.jobs import SparkJobs, Written
+    from tidemill.runtime.run.leaving import ResultColumn
 
     class Lying(SparkJobs):
         def write(self, *args: Any, **named: Any) -> Written:
@@ -139,4 +140,4 @@ def test_a_delta_that_takes_what_is_not_there_fails(monkeypatch: pytest.MonkeyPa
     file = {"path": "file:/a/part-0", "bytes": 10, "modified": 0}
     delta = apply.Delta((file,), 0, 2, "_n")
     with pytest.raises(TidemillError, match="removes 2 row values"):
-        apply.apply_delta(execution, [apply.ResultColumn("v", "integer")], None, [file], delta, "file:/a")
+        apply.apply_delta(execution, [ResultColumn("v", "integer")], None, [file], delta, "file:/a")

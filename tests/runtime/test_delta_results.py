@@ -240,3 +240,43 @@ def test_what_cannot_be_stored_is_refused_before_anything_is_written(
     )
     assert not place.exists()
     fails(create(BY_KEY).replace("USING delta", "USING csv"), "TIDEMILL_FORMAT_UNSUPPORTED")
+
+
+def test_files_are_shown_with_statistics(spark: SparkSession, db: str, foreign: Callable[[str], str]) -> None:
+    spark.sql("CREATE TABLE t (i INT, s STRING, d DOUBLE, day DATE, n DECIMAL(9, 2), at TIMESTAMP) USING delta")
+    spark.sql(
+        f"INSERT INTO t VALUES (-3, '{'é' * 40}', DOUBLE('NaN'), DATE'2024-02-29', -1.5, TIMESTAMP'2024-01-01'),"
+        " (7, '', -0.0, NULL, 2.25, NULL), (NULL, 'z', 1.0, DATE'1999-12-31', NULL, TIMESTAMP'1900-01-01 00:00:00')"
+    )
+    spark.sql(create("SELECT * FROM t"))
+    [first] = commits(spark, "v")
+    told = [json.loads(a["stats"]) for a in of(first, "add")]
+    assert sum(s["numRecords"] for s in told) == 3
+    assert (min(s["minValues"].get("i", 9) for s in told), max(s["maxValues"].get("i", 0) for s in told)) == (-3, 7)
+    assert sum(s["nullCount"]["day"] for s in told) == 1
+    assert not any("d" in s["minValues"] for s in told), "a footer does not tell of NaN"
+    for condition in (
+        "i = -3",
+        f"s = '{'é' * 40}'",
+        "d > 5",
+        "day = '2024-02-29'",
+        "n < 0",
+        "at < '1950-01-01'",
+        "i IS NULL",
+    ):
+        assert spark.sql(f"SELECT * FROM {foreign('v')} WHERE {condition}").count() == 1, condition
+
+
+def test_a_checkpoint_takes_few_tasks(spark: SparkSession, events: str, refresh: Refresh) -> None:
+    spark.sql(create(BY_KEY, "TBLPROPERTIES ('delta.checkpointInterval' = 1)"))
+    spark.sql("INSERT INTO events VALUES (1, 1, 'x')")
+    context = spark.sparkContext
+    context.setJobGroup("checkpoint", "a refresh that writes a checkpoint")
+    try:
+        refresh("v")
+    finally:
+        context._jsc.clearJobGroup()
+    tracker = context.statusTracker()
+    stages = [s for job in tracker.getJobIdsForGroup("checkpoint") for s in tracker.getJobInfo(job).stageIds]  # type: ignore[union-attr]
+    assert list((location_of(spark, "v") / "_delta_log").glob("*.checkpoint*.parquet"))
+    assert max(info.numTasks for s in stages if (info := tracker.getStageInfo(s)) is not None) < 10

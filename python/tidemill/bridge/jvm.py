@@ -85,13 +85,13 @@ class Jvm:
         Once the user has interrupted the call, a job or a commit raises OPERATION_CANCELED instead of beginning. The
         work after a commit goes on, and so does cleaning up.
         """
-        begins = method in {"run", "judge"} or (method == "files" and (request or {}).get("do") == "write_new")
+        begins = method in {"run", "cut", "judge"} or (method == "files" and (request or {}).get("do") == "write_new")
         if begins and self._interrupted():
             raise TidemillError("OPERATION_CANCELED")
         answer = json.loads(getattr(self._bridge, method)(self._session, json.dumps(request or {})))
         self.spent.jobs += answer.get("jobs", 0)
         self.spent.cpu_ms += answer.get("cpu_ms", 0.0)
-        if method == "run":
+        if method in {"run", "cut"}:
             self.spent.steps_ms += answer.get("cpu_ms", 0.0)
         if "failure" in answer:
             raise JvmFailure(

@@ -62,7 +62,12 @@ def derive(op: QueryOp, inputs: Sequence[Props], query: Query, columns: ColumnId
         case Scan(source, fields, _):
             sources = frozenset({source})
             ids = tuple(c for c, _ in fields)
-        case Filter() | Sort():
+        case Filter(condition):
+            ids = inputs[0].columns
+            fixed = _fixed(condition, query)
+            keys = frozenset(key - fixed for key in inputs[0].keys)
+            sources |= clock_of(op, query)
+        case Sort():
             ids, keys = inputs[0].columns, inputs[0].keys
             sources |= clock_of(op, query)
         case Limit(order=order):
@@ -86,7 +91,7 @@ def derive(op: QueryOp, inputs: Sequence[Props], query: Query, columns: ColumnId
         case RowWise(columns=ids):
             pass
         case Window(columns=ids, calls=window):
-            keys = frozenset(key for key in inputs[0].keys if key <= set(ids))
+            keys = frozenset(key for key in inputs[0].keys | _numbered(op, inputs[0]) if key <= set(ids))
             reproducible = reproducible and all(map(_reproducible, window))
         case Opaque(columns=ids):
             reproducible = False
@@ -141,6 +146,28 @@ def _through(keys: frozenset[frozenset[int]], named: Sequence[tuple[int, Expr]])
     return frozenset(frozenset(renamed[c] for c in key) for key in keys if key <= renamed.keys())
 
 
+def _fixed(condition: Sequence[Expr], query: Query) -> frozenset[int]:
+    """Columns that have one value in all rows for which all conjuncts are true."""
+    found = [info.equal for info in map(query.info, condition) if info is not None and info.equal is not None]
+    pairs = [pair for q in found for pair in ((q.left, q.right), (q.right, q.left))]
+    return frozenset(a.id for a, b in pairs if isinstance(a, Col) and not query.columns_of(b) and _is_sure(b, query))
+
+
+def _is_sure(expr: Expr, query: Query) -> bool:
+    info = query.info(expr)
+    return isinstance(expr, Lit) or (info is not None and info.deterministic and not info.time_dependent)
+
+
+def _numbered(op: Window, below: Props) -> frozenset[frozenset[int]]:
+    """The keys that numbers of rows make: those of a partition are different."""
+    new = [c for c in op.columns if c not in set(below.columns)]
+    partition = [e.id for e in op.partition if isinstance(e, Col)]
+    if len(new) != len(op.calls) or len(partition) < len(op.partition):
+        return frozenset()
+    numbers = (c for c, call in zip(new, op.calls, strict=True) if call.function == "row_number")
+    return frozenset(frozenset({*partition, c}) for c in numbers)
+
+
 def _join_columns(kind: JoinKind, exists: int | None, inputs: Sequence[Props]) -> tuple[int, ...]:
     if kind in {"semi", "anti"}:
         return inputs[0].columns
@@ -161,7 +188,10 @@ def _join_keys(
             return left.keys
         if kind == "right" and _bound(left, (right,), condition, query):
             return right.keys
-        return frozenset()  # padded rows: NULLs stand for absent keys
+        if kind == "full":
+            return frozenset()  # a padded row of either side may be the same as one of the other: NULL is a key too
+        # A row is padded only if it meets nothing, so it is there once.
+        return frozenset(a | b for a in left.keys for b in right.keys)
     # If equalities bind a key of an input to the others, that input adds no rows and its key is not needed.
     needed = list(range(len(inputs)))
     for i in range(len(inputs)):

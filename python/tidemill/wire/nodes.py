@@ -151,14 +151,23 @@ def held(columns: Iterable[Stored]) -> WireNode:
     return node("held", {"columns": _stored(columns)})
 
 
-def files(listed: Sequence[Mapping[str, Any]], columns: Sequence[Stored], path_column: int | None = None) -> WireNode:
-    """The listed Parquet files, an empty relation if there are none. `path_column` names each row's file."""
+def files(
+    listed: Sequence[Mapping[str, Any]],
+    columns: Sequence[Stored],
+    path_column: int | None = None,
+    row_column: int | None = None,
+) -> WireNode:
+    """The rows of the listed Parquet files that no deletion vector marks; an empty relation if there are no files.
+
+    `path_column` names each row's file, `row_column` the number of the row in it.
+    """
+    told = {"path_column": (path_column, "string"), "row_column": (row_column, "long")}
+    asked = {name: (c, kind) for name, (c, kind) in told.items() if c is not None}
     if not listed:
-        known = [(c, t) for c, _, t in columns]
-        return empty(known if path_column is None else [*known, (path_column, "string")])
-    paths = [{"path": f["path"], "bytes": f["bytes"], "modified": f["modified"]} for f in listed]
+        return empty([*((c, t) for c, _, t in columns), *asked.values()])
+    paths = [{name: f[name] for name in ("path", "bytes", "modified", "dv") if name in f} for f in listed]
     payload: dict[str, Any] = {"paths": paths, "columns": _stored(columns)}
-    return node("files", payload if path_column is None else {**payload, "path_column": path_column})
+    return node("files", payload | {name: c for name, (c, _) in asked.items()})
 
 
 def empty(columns: Iterable[tuple[int, str]]) -> WireNode:

@@ -76,6 +76,7 @@ def _switch(jvm: Jvm, view: View, draft: Draft, sql: str) -> None:
         location=old.location,
         number=_next_number(view),
         takes_in=views.newest_amendment(view),
+        deletion_vectors=old.deletion_vectors,
         **draft.fields(),
     )
     settings = sessions.planner_settings(jvm)

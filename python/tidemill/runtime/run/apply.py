@@ -1,9 +1,10 @@
-"""Applies the signed delta of a view to its Parquet result: only files that hold changed rows are rewritten.
+"""Applies the signed delta of a view to its Parquet result, at the cost of the rows that it names.
 
-A keyed view replaces rows by key (`<=>`). Any other view is a bag, and each touched row value gets its final count.
-Inserts alone add files. A small result is rewritten whole, since one job on few bytes costs less than a search for the
-touched files. Runs merge small files on the way, so that these do not pile up (`crowded`). In a partitioned result, all
-this holds for each partition that the delta touches; the others stay as they are.
+Rows that arrive go into a new file. Rows that leave are looked for in the files whose bounds do not rule them out
+(`leaving`); the files that hold some are copied without them, page by page, and rows that the delta does not name are
+neither compared nor encoded again. A small result is rewritten whole, since that is one job. So are the touched files
+if very many rows leave. Runs merge small files on the way, so that these do not pile up (`crowded`). In a partitioned
+result, all this holds for each partition that the delta touches; the others stay as they are.
 """
 
 from __future__ import annotations
@@ -17,38 +18,39 @@ from urllib.parse import unquote
 from tidemill.errors import TidemillError
 from tidemill.plan.expr import ONE, ZERO, Col, Expr, fn
 from tidemill.plan.grouping import identity, is_plain
+from tidemill.runtime.run import leaving
 from tidemill.runtime.run.jobs import SparkJobs, Written
+from tidemill.runtime.run.leaving import Left, ResultColumn, may_hold, same_values
 from tidemill.runtime.run.row_expressions import Ids, is_negative, is_positive, observed_sum, partition_text
+from tidemill.runtime.storage.files import child
 from tidemill.wire import nodes
 from tidemill.wire.nodes import WireNode
 
 MEBIBYTE = 1 << 20
-# Below this size rewriting everything (one job) is as cheap as finding the touched files first (two jobs): a read of
-# 16 MiB of Parquet takes about as long as the floor of one local job, 0.15 s.
-SMALL_RESULT_BYTES = 16 * MEBIBYTE
+# Below this size rewriting everything (one job) is as cheap as a search for the rows that leave (two jobs) and a copy
+# without them (one): some 15,000 rows are grouped and encoded in the time that two more jobs take.
+SMALL_RESULT_BYTES = MEBIBYTE // 4
 # A run merges small files once there are this many.
 CROWD = 8
-TARGET_FILE_BYTES = 128 * MEBIBYTE
+TARGET_FILE_BYTES = 32 * MEBIBYTE
+# Rewriting so many bytes keeps a core busy for half a second: with more, a second task and a second file pay.
+TASK_BYTES = 4 * MEBIBYTE
 
 File = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class ResultColumn:
-    """A column of the view's data files, with its type as text."""
-
-    name: str
-    type: str
-
-
-@dataclass(frozen=True, slots=True)
 class Delta:
-    """The staged signed delta of a run: files, net inserts and deletes, and the name of the column of signed counts."""
+    """The staged signed delta of a run: files, net inserts and deletes, and the name of the column of signed counts.
+
+    `left`: what is known of the values in the rows that leave.
+    """
 
     files: tuple[File, ...]
     inserts: int
     deletes: int
     count: str
+    left: tuple[Left, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -77,7 +79,7 @@ def apply_delta(
     target: str,
     partitions: Sequence[str] = (),
 ) -> Applied:
-    """Applies `delta` to the `live` files. Writes the changed files into the new directory `target`.
+    """Applies `delta` to the `live` files. Writes the changed files below the new directory `target`.
 
     `keys`: names of columns that are a key of the view before and after, or None for a bag. `partitions`: names of the
     columns that partition the result.
@@ -88,14 +90,93 @@ def apply_delta(
     live = tuple(live)
     if not (delta.inserts or delta.deletes):
         return Applied(live, (), ())
-    usable_keys = _usable(keys, columns)
-    searched, touched = _candidates(execution, columns, partitions, live, delta)
-    if searched and _size(searched) > SMALL_RESULT_BYTES:
-        searched = _touched(execution, columns, usable_keys, searched, delta)
-    gone = {f["path"] for f in (*searched, *touched)}
+    task = _Task(execution, columns, _usable(keys, columns), delta, target, partitions)
+    searched, crowd = _candidates(task, live)
+    if _size(searched) <= SMALL_RESULT_BYTES:
+        return _rewritten(task, live, searched, crowd)
+    name, deletes = delta.count, delta.deletes
+    found = leaving.find(execution, columns, task.keys, searched, delta.files, name, deletes, delta.left)
+    if found is None:
+        return _rewritten(task, live, _touched(task, searched), crowd)
+    _complain(execution, found.missing)
+    return _cut(task, live, found.rows, crowd)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """The arguments of `apply_delta`, with `keys` only if they can be compared."""
+
+    execution: SparkJobs
+    columns: Sequence[ResultColumn]
+    keys: tuple[str, ...] | None
+    delta: Delta
+    target: str
+    partitions: Sequence[str]
+
+    def write(self, plan: WireNode, out: Sequence[int], size: int) -> Written:
+        """Writes the rows of a plan, with the columns `out`, into files of the result; `size`: estimated bytes."""
+        tasks = 1 if size < 2 * TASK_BYTES else min(size // TASK_BYTES, self.execution.cores)
+        return self.execution.write(
+            plan,
+            child(self.target, "new"),
+            [(i, c.name) for i, c in zip(out, self.columns, strict=True)],
+            step="apply",
+            partitions=partition_ids(out, [c.name for c in self.columns], self.partitions),
+            wanted_files=max(tasks, -(-size // TARGET_FILE_BYTES)),
+            content=True,
+        )
+
+
+def _rewritten(task: _Task, live: Sequence[File], touched: Sequence[File], crowd: Sequence[File]) -> Applied:
+    """Applies the delta by rewriting the files `touched`, which hold all rows that leave, and merging `crowd`."""
+    gone = {f["path"] for f in (*touched, *crowd)}
     removed = tuple(f for f in live if f["path"] in gone)
-    written = _rewrite(execution, columns, usable_keys, removed, delta, target, partitions)
-    return Applied(tuple(f for f in live if f["path"] not in gone), written.files, removed)
+    if not touched:
+        _complain(task.execution, task.delta.deletes)
+        written = _arrived(task, removed, {})
+    elif task.keys is not None:
+        written = _replaced_by_key(task, removed)
+    else:
+        written = _counted(task, removed)
+    return Applied(tuple(f for f in live if f["path"] not in gone), written, removed)
+
+
+def _cut(task: _Task, live: Sequence[File], places: Mapping[str, Sequence[int]], crowd: Sequence[File]) -> Applied:
+    """Applies the delta by copying files without the rows that leave, and merging `crowd`."""
+    assert places.keys() <= {f["path"] for f in live}, "rows that leave are in files that were listed"
+    # A copy of a file would have its marked rows again.
+    merged = {f["path"] for f in (*crowd, *(f for f in live if "dv" in f and f["path"] in places))}
+    cut = [f for f in live if f["path"] in places and f["path"] not in merged]
+    rows = [(f, places[f["path"]]) for f in cut]
+    copies = task.execution.cut(rows, child(task.target, "cut"), step="cut rows") if cut else []
+    copied: list[File] = []
+    for file, copy in zip(cut, copies, strict=True):
+        if copy is None:
+            merged.add(file["path"])
+        elif copy["rows"]:
+            copied.append(_in_partition(copy, file, len(task.partitions)))
+    written = _arrived(task, [f for f in live if f["path"] in merged], places)
+    gone = merged | {f["path"] for f in cut}
+    removed = tuple(f for f in live if f["path"] in gone)
+    return Applied(tuple(f for f in live if f["path"] not in gone), (*copied, *written), removed)
+
+
+def _in_partition(copy: File, file: File, depth: int) -> File:
+    """Returns a copy's entry with the partition of its original, which lies `depth` folders below the view."""
+    if not depth:
+        return copy
+    return {**copy, "partition": file["partition"], "folder": "/".join(str(file["path"]).split("/")[-1 - depth : -1])}
+
+
+def _complain(execution: SparkJobs, short: int) -> None:
+    if short:
+        raise TidemillError(
+            "TIDEMILL_PLANNER_FAILED",
+            {
+                "reason": f"the delta of {execution.view} removes {short} row values that the view does not hold",
+                "log": "its plan",
+            },
+        )
 
 
 def _size(files: Sequence[File]) -> int:
@@ -127,32 +208,32 @@ def crowded(files: Sequence[File]) -> tuple[File, ...]:
     return tuple(ordered[: max(due, default=0)])
 
 
-def _candidates(
-    execution: SparkJobs, columns: Sequence[ResultColumn], partitions: Sequence[str], live: Sequence[File], delta: Delta
-) -> tuple[tuple[File, ...], tuple[File, ...]]:
+def _candidates(task: _Task, live: Sequence[File]) -> tuple[tuple[File, ...], tuple[File, ...]]:
     """Returns the live files that may hold rows that leave, and the files to be merged.
 
     In a partitioned result, only partitions that the delta touches count. One job over the delta finds them; none runs
     if no file can be of either kind.
     """
-    if not partitions:
-        return (tuple(live) if delta.deletes else ()), crowded(live)
+    delta = task.delta
+    possible = {f["path"] for f in live if delta.deletes and may_hold(f, delta.left)}
+    if not task.partitions:
+        return tuple(f for f in live if f["path"] in possible), crowded(live)
     parts: dict[tuple[str | None, ...], list[File]] = {}
     for file in live:
         parts.setdefault(tuple(file["partition"]), []).append(file)
     crowds = {values: crowded(files) for values, files in parts.items()}
-    if not parts or not (delta.deletes or any(crowds.values())):
+    if not (possible or any(crowds.values())):
         return (), ()
     ids = Ids()
-    own = [c for name in partitions for c in columns if c.name == name]
+    own = [c for name in task.partitions for c in task.columns if c.name == name]
     read, texts, count, left = ids.fresh(len(own)), ids.fresh(len(own)), ids.one(), ids.one()
     keys = [(t, partition_text(c)) for t, c in zip(texts, read, strict=True)]
     plan = nodes.aggregate(keys, [(left, fn("min", Col(count)))], _signed(delta, read, own, count))
     named = [*((t, f"p{i}") for i, t in enumerate(texts)), (left, "left")]
-    rows = execution.rows(plan, named, step="find touched partitions")
+    rows = task.execution.rows(plan, named, step="find touched partitions")
     found = {tuple(row[:-1]): int(row[-1]) < 0 for row in rows}
     return (
-        tuple(f for values, files in parts.items() if found.get(values) for f in files),
+        tuple(f for values, files in parts.items() if found.get(values) for f in files if f["path"] in possible),
         tuple(f for values, files in crowds.items() if values in found for f in files),
     )
 
@@ -173,29 +254,18 @@ def _signed(delta: Delta, ids: Sequence[int], columns: Sequence[ResultColumn], c
     return _leaf(delta.files, (*ids, count), (*columns, ResultColumn(delta.count, "long")))
 
 
-def _touched(
-    execution: SparkJobs,
-    columns: Sequence[ResultColumn],
-    keys: Sequence[str] | None,
-    live: Sequence[File],
-    delta: Delta,
-) -> tuple[File, ...]:
-    """Returns the live files that hold a row, or a key, that the delta touches. Runs one job."""
+def _touched(task: _Task, searched: Sequence[File]) -> tuple[File, ...]:
+    """Returns the files that hold a row, or a key, that leaves. Runs one job."""
     ids = Ids()
-    compared = [c for c in columns if keys is None or c.name in keys]
+    compared = [c for c in task.columns if task.keys is None or c.name in task.keys]
     left, right = ids.fresh(len(compared)), ids.fresh(len(compared))
     path, count, found = ids.one(), ids.one(), ids.one()
-    rows = nodes.files(live, [(i, c.name, c.type) for i, c in zip(left, compared, strict=True)], path)
-    # The search is for rows that leave: an insert of a row value that is there already needs no rewriting.
-    leaving = nodes.where([is_negative(count)], _signed(delta, right, compared, count))
-    held = nodes.join("semi", _same(left, right, compared), rows, leaving)
+    rows = nodes.files(searched, [(i, c.name, c.type) for i, c in zip(left, compared, strict=True)], path)
+    leaving = nodes.where([is_negative(count)], _signed(task.delta, right, compared, count))
+    held = nodes.join("semi", same_values(left, right, compared), rows, leaving)
     plan = nodes.aggregate([(found, Col(path))], [], held)
-    names = {_tail(str(row[0])) for row in execution.rows(plan, [(found, "path")], step="find touched files")}
-    return tuple(f for f in live if _tail(str(f["path"])) in names)
-
-
-def _same(left: Sequence[int], right: Sequence[int], columns: Sequence[ResultColumn]) -> list[Expr]:
-    return [fn("<=>", identity(a, c.type), identity(b, c.type)) for a, b, c in zip(left, right, columns, strict=True)]
+    names = {_tail(str(row[0])) for row in task.execution.rows(plan, [(found, "path")], step="find touched files")}
+    return tuple(f for f in searched if _tail(str(f["path"])) in names)
 
 
 def _tail(path: str) -> str:
@@ -203,49 +273,99 @@ def _tail(path: str) -> str:
     return "/".join(unquote(path).rsplit("/", 2)[-2:])
 
 
-def _rewrite(
-    execution: SparkJobs,
-    columns: Sequence[ResultColumn],
-    keys: Sequence[str] | None,
-    touched: Sequence[File],
-    delta: Delta,
-    target: str,
-    partitions: Sequence[str],
-) -> Written:
+def _arrived(task: _Task, merged: Sequence[File], places: Mapping[str, Sequence[int]]) -> tuple[File, ...]:
+    """Writes the rows that arrive, and those of the files `merged` except what leaves at `places`."""
     ids = Ids()
-    out = ids.fresh(len(columns))
+    out, count, new = ids.fresh(len(task.columns)), ids.one(), ids.fresh(len(task.columns))
+    branches: list[tuple[Sequence[int], WireNode]] = []
+    if task.delta.inserts:
+        arriving = nodes.where([is_positive(count)], _signed(task.delta, new, task.columns, count))
+        branches.append((new, nodes.replicate(Col(count), arriving)))
+    whole = [f for f in merged if f["path"] not in places]
+    if whole:
+        own = ids.fresh(len(task.columns))
+        branches.append((own, _leaf(whole, own, task.columns)))
+    for file in merged:
+        if file["path"] in places:
+            own = ids.fresh(len(task.columns))
+            stored = [(i, c.name, c.type) for i, c in zip(own, task.columns, strict=True)]
+            branches.append((own, leaving.without(file, places[file["path"]], stored, ids.one())))
+    if not branches:
+        return ()
+    return task.write(nodes.union(out, *branches), out, _size(merged) + task.delta.bytes).files
+
+
+def _replaced_by_key(task: _Task, touched: Sequence[File]) -> tuple[File, ...]:
+    """Writes the touched rows whose key is not in the delta, and the delta's new rows."""
+    ids = Ids()
+    columns, keys, delta = task.columns, task.keys or (), task.delta
+    out, old, new, gone = (ids.fresh(len(n)) for n in (columns, columns, columns, keys))
     count = ids.one()
-    check = False
-    if not touched:
-        plan = nodes.replicate(Col(count), _signed(delta, out, columns, count))
-        # In a bag that is too big to look through, deletes always touch a file; so only inserts arrive here.
-        check = delta.deletes > 0
-    elif keys is not None:
-        plan = _replace_by_key(ids, out, columns, keys, touched, delta)
-    else:
-        plan = _final_counts(ids, out, count, columns, touched, delta)
-        check = True
-    if check:
-        plan = _checked(plan, count)
-    size = _size(touched) + delta.bytes
-    written = execution.write(
-        plan,
-        target,
-        [(i, c.name) for i, c in zip(out, columns, strict=True)],
-        step="apply",
-        partitions=partition_ids(out, [c.name for c in columns], partitions),
-        wanted_files=1 if size <= SMALL_RESULT_BYTES else -(-size // TARGET_FILE_BYTES),
+    keyed = [c for c in columns if c.name in keys]
+    at = [old[i] for i, c in enumerate(columns) if c.name in keys]
+    kept = nodes.join(
+        "anti", same_values(at, gone, keyed), _leaf(touched, old, columns), _leaf(delta.files, gone, keyed)
     )
-    short = (written.observed.get("apply") or {}).get("short") or 0
-    if check and int(short):
-        raise TidemillError(
-            "TIDEMILL_PLANNER_FAILED",
-            {
-                "reason": f"the delta of {execution.view} removes {short} row values that the view does not hold",
-                "log": "its plan",
-            },
-        )
-    return written
+    added = nodes.where([is_positive(count)], _signed(delta, new, columns, count))
+    return task.write(nodes.union(out, (old, kept), (new, added)), out, _size(touched) + delta.bytes).files
+
+
+def _counted(task: _Task, touched: Sequence[File]) -> tuple[File, ...]:
+    """Writes each row value of touched files and delta as often as their counts say together."""
+    ids = Ids()
+    columns, size = task.columns, _size(touched) + task.delta.bytes
+    out, count = ids.fresh(len(columns)), ids.one()
+    if size <= SMALL_RESULT_BYTES:
+        plan = _checked(_final_counts(ids, out, count, columns, _present(ids, columns, touched), task.delta), count)
+    else:
+        plan = _passing(ids, out, count, task, touched)
+    written = task.write(plan, out, size)
+    _complain(task.execution, int((written.observed.get("apply") or {}).get("short") or 0))
+    return written.files
+
+
+def _passing(ids: Ids, out: Sequence[int], count: int, task: _Task, touched: Sequence[File]) -> WireNode:
+    """Returns the plan of the touched rows that the delta does not take away, and of the final counts of the others."""
+    columns, delta = task.columns, task.delta
+
+    def met(kind: str) -> tuple[list[int], WireNode]:
+        rows, gone, n = ids.fresh(len(columns)), ids.fresh(len(columns)), ids.one()
+        leaves = nodes.where([is_negative(n)], _signed(delta, gone, columns, n))
+        return rows, nodes.join(kind, same_values(rows, gone, columns), _leaf(touched, rows, columns), leaves)
+
+    named, counted = ids.fresh(len(columns)), ids.one()
+    final = _checked(_final_counts(ids, named, counted, columns, met("semi"), delta), counted)
+    return nodes.union(out, met("anti"), (named, final))
+
+
+def _present(ids: Ids, columns: Sequence[ResultColumn], files: Sequence[File]) -> tuple[list[int], WireNode]:
+    rows = ids.fresh(len(columns))
+    return rows, _leaf(files, rows, columns)
+
+
+def _final_counts(
+    ids: Ids,
+    out: Sequence[int],
+    count: int,
+    columns: Sequence[ResultColumn],
+    present: tuple[Sequence[int], WireNode],
+    delta: Delta,
+) -> WireNode:
+    """Returns the plan of each row value of `present` (columns, rows) and delta, repeated by the sum of its counts."""
+    old, rows = present
+    new, both = ids.fresh(len(columns)), ids.fresh(len(columns))
+    one, signed, n = ids.one(), ids.one(), ids.one()
+    counted = nodes.project([*nodes.same(old), (one, ONE)], rows)
+    rows = nodes.union([*both, n], ([*old, one], counted), ([*new, signed], _signed(delta, new, columns, signed)))
+    keys: list[tuple[int, Expr]] = []
+    values: list[tuple[int, Expr]] = [(count, fn("sum", Col(n)))]
+    for produced, column, c in zip(out, both, columns, strict=True):
+        if is_plain(c.type):
+            keys.append((produced, Col(column)))
+        else:
+            keys.append((ids.one(), identity(column, c.type)))
+            values.append((produced, fn("first", Col(column))))
+    return nodes.replicate(Col(count), nodes.aggregate(keys, values, rows))
 
 
 def partition_ids(ids: Sequence[int], names: Sequence[str], partitions: Sequence[str]) -> dict[int, str]:
@@ -258,40 +378,3 @@ def _checked(plan: WireNode, count: int) -> WireNode:
     """Returns `replicate` over an observation of counts below zero, which a correct plan never has."""
     below = observed_sum(fn("if", is_negative(count), ONE, ZERO))
     return nodes.over(plan, [nodes.observe("apply", [("short", below)], child) for child in nodes.inputs_of(plan)])
-
-
-def _replace_by_key(
-    ids: Ids,
-    out: Sequence[int],
-    columns: Sequence[ResultColumn],
-    keys: Sequence[str],
-    touched: Sequence[File],
-    delta: Delta,
-) -> WireNode:
-    """Returns the plan of the touched rows whose key is not in the delta, and of the delta's new rows."""
-    old, new, gone = ids.fresh(len(columns)), ids.fresh(len(columns)), ids.fresh(len(keys))
-    count = ids.one()
-    keyed = [c for c in columns if c.name in keys]
-    at = [old[i] for i, c in enumerate(columns) if c.name in keys]
-    kept = nodes.join("anti", _same(at, gone, keyed), _leaf(touched, old, columns), _leaf(delta.files, gone, keyed))
-    added = nodes.where([is_positive(count)], _signed(delta, new, columns, count))
-    return nodes.union(out, (old, kept), (new, added))
-
-
-def _final_counts(
-    ids: Ids, out: Sequence[int], count: int, columns: Sequence[ResultColumn], touched: Sequence[File], delta: Delta
-) -> WireNode:
-    """Returns the plan of each row value of touched files and delta, repeated by the sum of its counts."""
-    old, new, both = ids.fresh(len(columns)), ids.fresh(len(columns)), ids.fresh(len(columns))
-    one, signed, n = ids.one(), ids.one(), ids.one()
-    present = nodes.project([*nodes.same(old), (one, ONE)], _leaf(touched, old, columns))
-    rows = nodes.union([*both, n], ([*old, one], present), ([*new, signed], _signed(delta, new, columns, signed)))
-    keys: list[tuple[int, Expr]] = []
-    values: list[tuple[int, Expr]] = [(count, fn("sum", Col(n)))]
-    for produced, column, c in zip(out, both, columns, strict=True):
-        if is_plain(c.type):
-            keys.append((produced, Col(column)))
-        else:
-            keys.append((ids.one(), identity(column, c.type)))
-            values.append((produced, fn("first", Col(column))))
-    return nodes.replicate(Col(count), nodes.aggregate(keys, values, rows))

@@ -16,10 +16,12 @@ from tidemill.plan.datatype import type_to_text
 from tidemill.plan.query import count_field
 from tidemill.runtime.before import sessions
 from tidemill.runtime.before.situation import Situation
-from tidemill.runtime.run import metrics
-from tidemill.runtime.run.apply import Delta, ResultColumn, apply_delta
+from tidemill.runtime.run import leaving, metrics
+from tidemill.runtime.run.apply import Delta, apply_delta
 from tidemill.runtime.run.binder import Binder
 from tidemill.runtime.run.jobs import SparkJobs
+from tidemill.runtime.run.leaving import ResultColumn
+from tidemill.runtime.run.mark import mark_rows, pays
 from tidemill.runtime.run.steps import Outcome, carry_out
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import UndecidedError
@@ -102,7 +104,8 @@ def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion
         execution = SparkJobs(jvm, query, name, number, situation.clock)
         binder, states = _binder(view, situation), view.head.states if view.head else {}
         partitions = view.definition.create.partitioned_by
-        outcome = carry_out(plan, situation, execution, binder, stage, states, partitions)
+        watched = _watched(view, plan)
+        outcome = carry_out(plan, situation, execution, binder, stage, states, partitions, watched)
         view.files.delete(outcome.emptied(plan))
         # Everything that reads the sources is done; what is looked at here is part of what the run costs.
         _check_undisturbed(jvm, view, situation)
@@ -117,6 +120,22 @@ def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion
         stage.keep()
     leases.take(view, (s.entry for s in situation.query.sources.values()), record)
     return record
+
+
+def _watched(view: View, plan: RunPlan) -> list[ResultColumn]:
+    """Returns the columns that are observed in rows that leave, for a plan whose delta is applied."""
+    if view.head is None or not view.head.filled or any(s.target == "result" for s in plan.steps):
+        return []
+    return leaving.observed_columns(_columns(view), _keys(view.head, plan))
+
+
+def _columns(view: View) -> list[ResultColumn]:
+    return [ResultColumn(c.name, type_to_text(c.type)) for c in view.definition.columns]
+
+
+def _keys(head: RunRecord, plan: RunPlan) -> tuple[str, ...] | None:
+    """Returns the columns that are a key of the view before and after the run; None if there is none."""
+    return tuple(plan.keys) if plan.keys and head.keys and set(plan.keys) == set(head.keys) else None
 
 
 def _binder(view: View, situation: Situation) -> Binder:
@@ -279,7 +298,7 @@ def _held_back(run: _Executed, occasion: Occasion) -> RunRecord:
 def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
     """Returns the record of a run with output: its content, and its states at the same positions."""
     view, situation, plan, outcome, head, stage = run.view, run.situation, run.plan, run.outcome, run.head, run.stage
-    columns = [ResultColumn(c.name, type_to_text(c.type)) for c in view.definition.columns]
+    columns = _columns(view)
     rows: int | None
     rows_out: ChangeCounts | None
     delta_files: tuple[File, ...] | None
@@ -295,13 +314,20 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
         assert head is not None, "a first run writes the whole result"
         rows_out = metrics.net(outcome.delta, "delta")
         rows = None if head.rows is None else head.rows + rows_out.inserts - rows_out.deletes
-        delta = Delta(outcome.delta.files, rows_out.inserts, rows_out.deletes, count_field(c.name for c in columns))
-        keys = plan.keys if plan.keys and head.keys and set(plan.keys) == set(head.keys) else None
+        keys = _keys(head, plan)
+        observed = outcome.delta.observed.get(leaving.OBSERVATION) or {}
+        left = leaving.left_values(leaving.observed_columns(columns, keys), observed)
+        count = count_field(c.name for c in columns)
+        delta = Delta(outcome.delta.files, rows_out.inserts, rows_out.deletes, count, left)
         content = _rows(head.files) if head.rows is None else head.rows
         touched = rows_out.inserts + rows_out.deletes + content
         sessions.fit(run.execution.jvm, 0.0, touched, touched)
         partitions = view.definition.create.partitioned_by
-        applied = apply_delta(run.execution, columns, keys, head.files, delta, stage.data(), partitions)
+        applied = None
+        if view.definition.marks_rows and pays(delta, content):
+            applied = mark_rows(run.execution, columns, keys, head.files, delta, stage, partitions)
+        if applied is None:
+            applied = apply_delta(run.execution, columns, keys, head.files, delta, stage.data(), partitions)
         data = (*applied.kept, *stage.move_into_place(applied.added))
         delta_files = delta.files
     states = {s.name: run.state(s) for s in plan.states}

@@ -12,9 +12,11 @@ from tidemill.cost.costing import LOOKED_UP_KEYS
 from tidemill.plan.expr import Col
 from tidemill.runtime.before import sessions
 from tidemill.runtime.before.situation import Situation
+from tidemill.runtime.run import leaving
 from tidemill.runtime.run.apply import partition_ids
 from tidemill.runtime.run.binder import Binder
 from tidemill.runtime.run.jobs import SparkJobs, Written
+from tidemill.runtime.run.leaving import ResultColumn
 from tidemill.runtime.run.row_expressions import ROWS, observed_values, signed_counts
 from tidemill.runtime.storage.files import parent
 from tidemill.runtime.storage.stage import Stage
@@ -69,17 +71,20 @@ def carry_out(
     stage: Stage,
     states: Mapping[str, StoredState],
     partitions: Sequence[str],
+    watched: Sequence[ResultColumn] = (),
 ) -> Outcome:
     """Executes the steps of a plan one after the other. Removes the files that only later steps read.
 
-    `states`: as the last run left them. `partitions`: the names of columns that partition the result. `binder` gets the
-    files of the steps. Raises `JvmFailure`.
+    `states`: as the last run left them. `partitions`: the names of columns that partition the result. `watched`:
+    columns that are observed in the rows that leave the view. `binder` gets the files of the steps.
+
+    Raises `JvmFailure`.
     """
     outcome = Outcome({}, {name: s.pieces for name, s in states.items()})
     asked = {pair for step in plan.steps for pair in questions.values_looked_up(step.plan)}
     for step in plan.steps:
         _fit(execution.jvm, situation, binder, step)
-        outcome.take(step, _written(execution, binder, step, stage, partitions, asked))
+        outcome.take(step, _written(execution, binder, step, stage, partitions, asked, watched))
         if step.mode == "compact":
             binder.states[str(step.state)] = [p.files for p in outcome.pieces[str(step.state)]]
     stage.drop_shared()
@@ -103,8 +108,9 @@ def _written(
     stage: Stage,
     partitions: Sequence[str],
     asked: Collection[tuple[str, str]],
+    watched: Sequence[ResultColumn],
 ) -> Written:
-    """Executes a step. `asked`: steps and fields whose values later steps look up."""
+    """Executes a step. `asked`: steps and fields whose values later steps look up; `watched`: as in `carry_out`."""
     plan = binder.bind(step.plan)
     columns = [(c, n) for c, n in step.columns]
     values = [(n, observed_values(Col(c), LOOKED_UP_KEYS)) for c, n in columns if (step.name, n) in asked]
@@ -124,7 +130,13 @@ def _written(
             path = stage.delta()
             count, _ = columns[-1]
             plan = nodes.observe("delta", signed_counts(count), plan)
-    written = execution.write(plan, path, columns, step=step.name, partitions=parted, order=step.order)
+            if step.target == "delta" and watched:
+                by_name = {n: c for c, n in columns}
+                plan = nodes.observe(
+                    leaving.OBSERVATION, leaving.metrics([(by_name[w.name], w) for w in watched], count), plan
+                )
+    content = step.target == "result"
+    written = execution.write(plan, path, columns, step=step.name, partitions=parted, order=step.order, content=content)
     binder.staged[step.name] = written.files
     found = (written.observed.get(VALUES) or {}).items()
     binder.values |= {(step.name, field): list(known) for field, known in found if known is not None}

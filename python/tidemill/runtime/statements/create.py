@@ -66,6 +66,7 @@ def create(jvm: Jvm, statement: Create, sql: str, warnings: list[str]) -> list[l
             owns_files=place.owned,
             created_at=time.time_ns() // 1000,
             location=place.location,
+            deletion_vectors=True,
             **draft.fields(),
         )
         warnings += draft.warnings(jvm)

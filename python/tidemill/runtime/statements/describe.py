@@ -74,6 +74,9 @@ def _extended(view: View) -> Iterator[DescribeRow]:
         yield "Methods", ", ".join(head.row.methods), None
         yield "Started", _utc(head.row.started_at), None
         yield "Key", ", ".join(head.keys) if head.keys else "none: a bag", None
+        if marked := [f["dv"] for f in head.files if "dv" in f]:
+            rows = sum(int(vector["rows"]) for vector in marked)
+            yield "Marked Rows", f"{rows} in {len(marked)} of {len(head.files)} files", None
         for name, state in head.states.items():
             pieces = f"{state.rows} rows in {len(state.pieces)} pieces"
             compacted = ", compacted" if name in head.compacted else ""

@@ -127,7 +127,7 @@ def _unneeded(
 
 
 def _paths(record: RunRecord) -> Iterator[str]:
-    yield from (str(f["path"]) for f in record.files)
+    yield from (str(f["path"]) for f in record.content_files)
     yield from (str(f["path"]) for f in record.delta or ())
     yield from (str(f["path"]) for f in record.held_files)
     yield from (str(f["path"]) for s in record.states.values() for f in s.files)

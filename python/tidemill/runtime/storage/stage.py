@@ -36,6 +36,10 @@ class Stage:
         self._data.append(path)
         return path
 
+    def vectors(self) -> str:
+        """Returns the path of a new file of deletion vectors: Delta looks for it at the location, under such a name."""
+        return self._new(f"deletion_vector_{uuid.uuid4()}.bin")
+
     def state(self, name: str) -> str:
         """Returns a new folder for a base or segment of that state."""
         return self._new("_tidemill", "state", name, f"{self._run:010d}-{self._mark()}")

@@ -41,6 +41,8 @@ FORMAT = 1
 VIEW_FILE = "_tidemill/view.json"
 DEFINITIONS = "_tidemill/definition"
 AMENDMENTS = "_tidemill/amendments"
+DELETION_VECTORS = "delta.enableDeletionVectors"
+"""Delta's property that lets transactions mark rows of a file."""
 DROPPING = "_tidemill/dropping"
 """A mark that DROP makes before the catalog entry goes, with the number of the next run. If no run came since, the
 files can go."""
@@ -77,8 +79,8 @@ class Definition:
     `query_columns`: names of the query's own output, in the order of `columns`. `sources`: the source entries of the
     query document as CREATE saw them. `functions`: fingerprints of session functions by name. `time_dependent`: the
     query reads the current time. `owns_files`: created without LOCATION, so that DROP removes the files. `number`: of
-    the definition. `takes_in`: how many amendments it had taken in. `amendments`: those that came after, in order; not
-    part of the file.
+    the definition. `takes_in`: how many amendments it had taken in. `deletion_vectors`: it was made by a version that
+    uses them by default. `amendments`: those that came after, in order; not part of the file.
     """
 
     id: str
@@ -99,7 +101,14 @@ class Definition:
     location: str
     number: int = 0
     takes_in: int = 0
+    deletion_vectors: bool = False
     amendments: tuple[Action, ...] = ()
+
+    @property
+    def marks_rows(self) -> bool:
+        """True if runs may mark rows of a result file in deletion vectors. The property of that name counts first."""
+        said = dict(self.create.properties).get(DELETION_VECTORS)
+        return self.format == "delta" and (self.deletion_vectors if said is None else said.lower() == "true")
 
     @property
     def qualified(self) -> str:

@@ -16,6 +16,8 @@ from tidemill.runtime.view.history import RunRow
 from tidemill.search.contract.stored import Piece
 
 FORMAT = 3
+MARKED_FORMAT = 4
+"""The format of an entry whose files have deletion vectors: a reader that does not know these must not read it."""
 ARRIVED = "arrived"
 File = Mapping[str, Any]
 
@@ -121,6 +123,12 @@ class RunRecord:
         return held + sum(s.bytes for s in self.states.values())
 
     @property
+    def content_files(self) -> tuple[File, ...]:
+        """The files that the content is read from: live files, and the files of their deletion vectors."""
+        vectors = {f["dv"]["path"]: f["dv"] for f in self.files if "dv" in f}
+        return (*self.files, *vectors.values())
+
+    @property
     def held_files(self) -> tuple[File, ...]:
         return tuple(f for p in self.held for f in p.files)
 
@@ -144,7 +152,7 @@ class RunRecord:
         """Returns the log entry. The JVM too reads `output`, `files`, `rows`, `delta` and `metrics`, for downstream
         views."""
         return {
-            "format": FORMAT,
+            "format": MARKED_FORMAT if any("dv" in f for f in self.files) else FORMAT,
             "run": self.run,
             "output": self.output_run == self.run,
             "output_run": self.output_run,
@@ -169,9 +177,10 @@ class RunRecord:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> RunRecord:
         """Returns the record of a log entry. Raises ValueError for a format that this version does not know."""
-        if data.get("format") != FORMAT:
+        if data.get("format") not in {FORMAT, MARKED_FORMAT}:
             raise UnknownFormatError(
-                f"it is of format {data.get('format')}; this version of Tidemill reads format {FORMAT}"
+                f"it is of format {data.get('format')}; this version of Tidemill reads formats {FORMAT} and"
+                f" {MARKED_FORMAT}"
             )
         return RunRecord(
             run=data["run"],

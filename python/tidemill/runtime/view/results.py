@@ -1,8 +1,8 @@
 """The format of a view's result: shows the live files to readers that do not read the log.
 
-In both formats the files are the same Parquet files, written by `apply`, and publishing comes after the commit and can
-always be done again. `parquet`: Spark's own file-sink manifest. `delta`: a Delta table at the location, whose
-transactions add and remove those files and have the number of the run.
+In both formats the files are the same Parquet files, and publishing comes after the commit and can always be done
+again. `parquet`: Spark's own file-sink manifest. `delta`: a Delta table at the location, whose transactions add and
+remove those files, or mark rows of them as gone, and have the number of the run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from tidemill.errors import TidemillError
 from tidemill.runtime.storage import publish
 from tidemill.runtime.storage.files import Files
-from tidemill.runtime.view.definition import Definition
+from tidemill.runtime.view.definition import DELETION_VECTORS, Definition
 from tidemill.runtime.view.record import File, RunRecord
 
 DELTA_LOG = "_delta_log"
@@ -23,6 +23,7 @@ FOLDERS = (publish.FOLDER, DELTA_LOG)
 DELTA_PROPERTIES = (
     "delta.checkpointInterval",
     "delta.deletedFileRetentionDuration",
+    DELETION_VECTORS,
     "delta.logRetentionDuration",
 )
 """Delta's own table properties that a view may have. All others concern the writing of its files."""
@@ -116,11 +117,12 @@ class DeltaResult:
 
     def _described(self) -> dict[str, Any]:
         create = self.definition.create
+        own = {DELETION_VECTORS: "true"} if self.definition.marks_rows else {}
         return {
             "name": self.definition.qualified,
             "schema": self.definition.schema,
             "partitions": list(create.partitioned_by),
-            "properties": dict(create.properties),
+            "properties": {**own, **dict(create.properties)},
             "comment": create.comment,
         }
 
@@ -141,4 +143,4 @@ def result_of(definition: Definition, files: Files) -> Result:
 
 
 def _listed(files: Sequence[File]) -> list[dict[str, Any]]:
-    return [{key: f[key] for key in ("path", "bytes", "modified", "partition") if key in f} for f in files]
+    return [{key: f[key] for key in ("path", "bytes", "modified", "partition", "dv") if key in f} for f in files]

@@ -120,7 +120,7 @@ class View:
         """Returns which files of the last run are gone, or are not as they were written. No Spark job runs."""
         if self.head is None:
             return Lost(None, {})
-        owned: list[tuple[str | None, File]] = [(None, f) for f in self.head.files]
+        owned: list[tuple[str | None, File]] = [(None, f) for f in self.head.content_files]
         owned += [(name, f) for name, s in self.head.states.items() for f in s.files]
         owned += [(HELD, f) for f in self.head.held_files]
         found = self.files.stat([str(f["path"]) for _, f in owned])
@@ -138,7 +138,7 @@ class View:
         lost = Lost(None, {})
         if self.head is None or "FAILED_READ_FILE" not in (failure.condition or "") + told:
             return lost
-        for file in self.head.files:
+        for file in self.head.content_files:
             if _named(file, told):
                 lost |= Lost(f"{file['path']} cannot be read", {})
         kept = [(name, file) for name, state in self.head.states.items() for file in state.files]

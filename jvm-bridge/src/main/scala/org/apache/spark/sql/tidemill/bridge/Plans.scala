@@ -11,7 +11,7 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.tidemill.judge.Judge
 import org.apache.spark.sql.tidemill.normal.Normalizer
 import org.apache.spark.sql.tidemill.query.{Encoder, Findings, Known, Query}
-import org.apache.spark.sql.tidemill.step.{Decoder, Execution}
+import org.apache.spark.sql.tidemill.step.{Decoder, Execution, Marks, WithoutRows}
 
 import org.json4s._
 import org.json4s.JsonDSL._
@@ -67,6 +67,12 @@ object Plans {
 
   /** See [[Execution]]. */
   def run(session: SparkSession, request: JValue): JValue = new Execution(session, known(request), request).run()
+
+  /** See [[Marks]]. */
+  def mark(session: SparkSession, request: JValue): JValue = Marks.run(session, request)
+
+  /** See [[WithoutRows]]. */
+  def cut(session: SparkSession, request: JValue): JValue = WithoutRows.run(session, request)
 
   /** See [[Judge]]. */
   def judge(session: SparkSession, request: JValue): JValue = new Judge(session, known(request), request).run()

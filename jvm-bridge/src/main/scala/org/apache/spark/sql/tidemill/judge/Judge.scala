@@ -121,11 +121,9 @@ final class Judge(session: SparkSession, query: Query, request: JValue) {
     }
 
   private lazy val stored: LogicalPlan = {
-    val listed = Json.items(request, "files").map { f =>
-      ListedFile(Json.text(f, "path"), Json.long(f, "bytes"), Json.long(f, "modified"))
-    }
+    val listed = Json.items(request, "files").map(ListedFile.of)
     val schema = StructType(columns.map { case (name, kind) => StructField(name, kind) })
-    ListedParquet.relation(session, listed, schema, withPath = false)
+    ListedParquet.rows(session, listed, schema, withMetadata = false)
   }
 
   private def aggregate(function: AggregateFunction): Expression = function.toAggregateExpression()

@@ -13,7 +13,7 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation, PartitionSpec}
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.tidemill.base.{Errors, ExactFileIndex, Files, Json}
-import org.apache.spark.sql.tidemill.view.{PublishedRuns, ViewLog}
+import org.apache.spark.sql.tidemill.view.{DeletionVector, LiveRows, PublishedRuns, ViewLog}
 import org.apache.spark.sql.types.{LongType, StructType}
 
 /**
@@ -21,8 +21,8 @@ import org.apache.spark.sql.types.{LongType, StructType}
  * view's log: what counts is the commit, not what plain readers see already.
  *
  * Of a log entry this reads: "output" (bool), "files" (live ones) and "delta" (null if the run knows no difference),
- * both lists of {"path", "bytes", "modified"}, "rows" (of the content, null if unknown), and "metrics"."rows_out". A
- * value {"$in": name} lies in the file of that name beside the entry.
+ * both lists of {"path", "bytes", "modified"}, of live files with "dv" (rows that have left, see [[DeletionVector]]),
+ * "rows" (of the content, null if unknown), and "metrics"."rows_out". A value {"$in": name} lies in the file of that name beside the entry.
  */
 private[tidemill] object ViewSource extends Source {
   private val Definition = "_tidemill/view.json"
@@ -123,12 +123,21 @@ private[tidemill] object ViewSource extends Source {
   }
 
   private def filesOf(value: JValue, root: Path, conf: Configuration): Seq[FileStatus] =
+    itemsOf(value, root, conf).map { f =>
+      new FileStatus(Json.long(f, "bytes"), false, 0, 0, Json.long(f, "modified"), new Path(Json.text(f, "path")))
+    }
+
+  private def itemsOf(value: JValue, root: Path, conf: Configuration): Seq[JValue] =
     resolved(value, root, conf) match {
-      case JArray(items) => items.map { f =>
-          new FileStatus(Json.long(f, "bytes"), false, 0, 0, Json.long(f, "modified"), new Path(Json.text(f, "path")))
-        }
+      case JArray(items) => items
       case _ => Nil
     }
+
+  /** The paths of live files, and of the files that tell which of their rows have left. */
+  private def pathsOf(value: JValue, root: Path, conf: Configuration): Seq[String] =
+    itemsOf(value, root, conf).flatMap { f =>
+      new Path(Json.text(f, "path")).toString +: DeletionVector.of(f).map(v => new Path(v.path).toString).toSeq
+    }.distinct
 
   /** Entries of the runs with output in (from, to]. */
   private def between(root: Path, from: JValue, to: JValue, conf: Configuration): Seq[JValue] = {
@@ -150,8 +159,8 @@ private[tidemill] object ViewSource extends Source {
     val full = runs.find(e => !Json.present(e \ "delta"))
     val deltas = runs.flatMap(e => filesOf(e \ "delta", root, conf))
     val (before, after) = (entry(root, first, conf), entry(root, last, conf))
-    val old = filesOf(before \ "files", root, conf).map(_.getPath.toString)
-    val now = filesOf(after \ "files", root, conf).map(_.getPath.toString).toSet
+    val old = pathsOf(before \ "files", root, conf)
+    val now = pathsOf(after \ "files", root, conf).toSet
     val lostOld = Files.missing(old.filterNot(now), conf)
     val lostDelta = Files.missing(deltas.map(_.getPath.toString), conf)
     val reason = full.map(e => s"SOURCE_REWRITTEN: run ${Json.long(e, "run")} of the view was full")
@@ -182,7 +191,10 @@ private[tidemill] object ViewSource extends Source {
     check(leaf, files, root, run, conf)
     val listed = filesOf(run \ "files", root, conf)
     // what still had the table's name would be bound to its newest run: see ReadNewestRun
-    leaf.copy(relation = reading(session, files, listed, files.schema), catalogTable = None).newInstance()
+    val relation =
+      leaf.copy(relation = reading(session, files, listed, files.schema), catalogTable = None).newInstance()
+    val vectors = itemsOf(run \ "files", root, conf).map(f => Json.text(f, "path") -> DeletionVector.of(f))
+    LiveRows.of(relation, vectors, conf)
   }
 
   def changes(

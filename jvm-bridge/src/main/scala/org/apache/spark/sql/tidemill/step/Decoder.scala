@@ -10,8 +10,10 @@ import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.tidemill.query.{Query, SourceInfo}
 import org.apache.spark.sql.tidemill.source.{Copies, Sources}
+import org.apache.spark.sql.tidemill.view.LiveRows
 import org.apache.spark.sql.types._
 
 import org.json4s._
@@ -112,24 +114,21 @@ final class Decoder(session: SparkSession, query: Query) {
   }
 
   private def files(wire: JValue): Decoded = {
-    val listed = list(wire \ "paths").map(f => ListedFile(text(f \ "path"), long(f \ "bytes"), long(f \ "modified")))
+    val listed = list(wire \ "paths").map(ListedFile.of)
     val columns = list(wire \ "columns").map {
       case JArray(List(id, JString(field), t)) => (int(id), StructField(field, dataType(t)))
       case other => throw new IllegalArgumentException(s"not a column: ${show(other)}")
     }
-    val pathColumn = wire \ "path_column" match {
-      case JInt(id) => Some(id.toInt)
-      case _ => None
+    // Columns that tell of a row what its file's metadata say: the path as it was listed, the row's number in the file.
+    val told = Seq("path_column" -> ListedParquet.ListedPath, "row_column" -> ParquetFileFormat.ROW_INDEX).flatMap {
+      case (name, field) => Some(wire \ name).collect { case JInt(id) => id.toInt -> field }
     }
-    val relation = ListedParquet.relation(session, listed, StructType(columns.map(_._2)), pathColumn.isDefined)
-    val plain = columns.map(_._1).zip(relation.output)
-    pathColumn match {
-      case None => Decoded(relation, plain)
-      case Some(id) =>
-        val metadata = relation.output.find(ListedParquet.isMetadata).get
-        val struct = metadata.dataType.asInstanceOf[StructType]
-        val path = GetStructField(metadata, struct.fieldIndex(ListedParquet.ListedPath))
-        computed(plain :+ (id -> path), relation)
+    val rows = ListedParquet.rows(session, listed, StructType(columns.map(_._2)), told.nonEmpty)
+    val plain = columns.map(_._1).zip(rows.output)
+    if (told.isEmpty) Decoded(rows, plain)
+    else {
+      val metadata = LiveRows.metadataOf(rows)
+      computed(plain ++ told.map { case (id, field) => id -> LiveRows.field(metadata, field) }, rows)
     }
   }
 

@@ -10,6 +10,7 @@ import org.apache.hadoop.mapreduce.{JobContext, TaskAttemptContext}
 
 import org.apache.spark.internal.io.{FileCommitProtocol, FileNameSpec}
 import org.apache.spark.internal.io.FileCommitProtocol.TaskCommitMessage
+import org.apache.spark.sql.tidemill.base.Json
 
 /**
  * Writes each file of a job where it stays.
@@ -27,7 +28,8 @@ final class DirectCommit(jobId: String, path: String) extends FileCommitProtocol
   }
 
   override def commitJob(job: JobContext, tasks: Seq[TaskCommitMessage]): Unit =
-    DirectCommit.committed.put(path, tasks.flatMap(_.obj.asInstanceOf[Seq[String]]).map(new Path(_).getName).toSet)
+    DirectCommit.committed.put(path,
+      tasks.flatMap(_.obj.asInstanceOf[Seq[Committed]]).map(c => c.place -> c.told).toMap)
 
   /** The folder is its maker's to remove. */
   override def abortJob(job: JobContext): Unit = ()
@@ -50,16 +52,32 @@ final class DirectCommit(jobId: String, path: String) extends FileCommitProtocol
   override def newTaskTempFileAbsPath(task: TaskAttemptContext, folder: String, name: FileNameSpec): String =
     newTaskTempFileAbsPath(task, folder, name.suffix)
 
-  override def commitTask(task: TaskAttemptContext): TaskCommitMessage = new TaskCommitMessage(written.toList)
+  override def commitTask(task: TaskAttemptContext): TaskCommitMessage = {
+    val conf = task.getConfiguration
+    val told = conf.getBoolean(DirectCommit.Told, false)
+    new TaskCommitMessage(written.toList.map(new Path(_)).map { file =>
+      Committed(DirectCommit.place(new Path(path), file), Option.when(told)(Json.print(Bounds.of(file, conf))))
+    })
+  }
 
   override def abortTask(task: TaskAttemptContext): Unit =
     written.map(new Path(_)).foreach(file => Try(file.getFileSystem(task.getConfiguration).delete(file, false)))
 }
 
-object DirectCommit {
-  private val committed = new ConcurrentHashMap[String, Set[String]]
+/** The place of a committed file, and what [[Bounds]] tells of it, as JSON. */
+final case class Committed(place: String, told: Option[String])
 
-  /** The names of the files that a job committed in a folder; asked once. */
-  def taken(path: Path): Set[String] =
+object DirectCommit {
+  /** The option of a write whose files are to tell their rows and bounds. */
+  val Told = "tidemill.bounds"
+
+  private val committed = new ConcurrentHashMap[String, Map[String, Option[String]]]
+
+  /** Where a file lies below a folder, from its name upwards: a task gives its files in all partitions one name. */
+  def place(folder: Path, file: Path): String =
+    Iterator.iterate(file)(_.getParent).take(file.depth - folder.depth).map(_.getName).mkString("/")
+
+  /** The files that a job committed in a folder, by place, with what each tells; asked once. */
+  def taken(path: Path): Map[String, Option[String]] =
     Option(committed.remove(path.toString)).getOrElse(throw new IllegalStateException(s"no job was committed in $path"))
 }

@@ -2,10 +2,11 @@ package org.apache.spark.sql.tidemill.step
 
 import scala.util.Try
 
-import org.apache.hadoop.fs.{FileSystem, Path}
+import org.apache.hadoop.fs.{FileStatus, FileSystem, Path}
 import org.apache.parquet.hadoop.ParquetOutputFormat
 
 import org.apache.spark.sql.SaveMode
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
 import org.apache.spark.sql.catalyst.expressions.{Ascending, SortOrder}
 import org.apache.spark.sql.catalyst.plans.logical._
@@ -86,9 +87,16 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
   }
 
   /** How rows are laid out in files. */
-  private def options: Map[String, String] = sink \ "page_rows" match {
-    case JInt(rows) => Map(ParquetOutputFormat.PAGE_ROW_COUNT_LIMIT -> rows.toString)
-    case _ => Map.empty
+  private def options: Map[String, String] = {
+    val pages: Map[String, String] = sink \ "page_rows" match {
+      case JInt(rows) => Map(ParquetOutputFormat.PAGE_ROW_COUNT_LIMIT -> rows.toString)
+      case _ => Map.empty
+    }
+    val rows: Map[String, String] = sink \ "file_rows" match {
+      case JInt(most) => Map("maxRecordsPerFile" -> most.toString)
+      case _ => Map.empty
+    }
+    pages ++ rows ++ Option.when(Json.flag(sink, "bounds"))(DirectCommit.Told -> "true")
   }
 
   /** Nothing of a failed write may be found by the next run; what was in the place before is not ours to delete. */
@@ -115,10 +123,20 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
     val execution = session.sessionState.executePlan(leaf)
     val schema = execution.analyzed.schema
     val collected = SQLExecution.withNewExecutionId(execution, Some("tidemill rows")) {
-      execution.executedPlan.executeCollect()
+      sink \ "most" match {
+        case JInt(most) => atMost(execution.executedPlan, most.toInt)
+        case _ => Some(execution.executedPlan.executeCollect().toSeq)
+      }
     }
-    val cells = collected.map(RowEncoding.encode(_, schema))
-    answer(JArray(Nil), JArray(cells.toList), Some(execution.executedPlan))
+    val cells = collected.fold(JNull: JValue)(found => JArray(found.map(RowEncoding.encode(_, schema)).toList))
+    answer(JArray(Nil), cells, Some(execution.executedPlan))
+  }
+
+  /** All rows, or None if there are more than `most`; no task gathers more than it needs to tell that. */
+  private def atMost(plan: SparkPlan, most: Int): Option[Seq[InternalRow]] = {
+    val found = session.sparkContext
+      .runJob(plan.execute(), (rows: Iterator[InternalRow]) => rows.take(most + 1).map(_.copy()).toArray)
+    Option.when(found.map(_.length.toLong).sum <= most)(found.toSeq.flatten)
   }
 
   private def parquet(leaf: IncrementalOutput): JObject = {
@@ -156,11 +174,13 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
    * The committed files below `path`; with partitions, each says its values, and the folder that Spark gives them in a
    * table.
    */
-  private def listed(path: Path, committed: Set[String]): List[JObject] = {
+  private def listed(path: Path, committed: Map[String, Option[String]]): List[JObject] = {
     val root = fileSystem(path).makeQualified(path)
     val found = Files.walk(Seq(root), session.sessionState.newHadoopConf(), !_.startsWith("."))
-    found.toList.filter(f => committed(f.getPath.getName)).sortBy(_.getPath.toString).map { f =>
-      val file = ("path" -> f.getPath.toString) ~ ("bytes" -> f.getLen) ~ ("modified" -> f.getModificationTime)
+    def place(f: FileStatus): String = DirectCommit.place(root, f.getPath)
+    found.toList.filter(f => committed.contains(place(f))).sortBy(_.getPath.toString).map { f =>
+      val told = committed(place(f)).fold(JObject())(Json.parse(_).asInstanceOf[JObject])
+      val file = ("path" -> f.getPath.toString) ~ ("bytes" -> f.getLen) ~ ("modified" -> f.getModificationTime) ~ told
       if (partitions.isEmpty) file
       else {
         val values = Partitions.valuesOf(root, f.getPath.getParent)
@@ -187,17 +207,7 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
 
 object Execution {
 
-  /**
-   * Asks for a number of files. Above an aggregate (or another operator that shuffles) the last stage is small and its
-   * tasks are merged; else the rows are shuffled, so that the scan below keeps its parallelism.
-   */
-  def intoFiles(plan: LogicalPlan, files: Int): LogicalPlan = {
-    def shuffled(p: LogicalPlan): Boolean = p match {
-      case _: Aggregate | _: Window | _: Sort | _: GlobalLimit => true
-      case u: Project => shuffled(u.child)
-      case u: Filter => shuffled(u.child)
-      case _ => false
-    }
-    Repartition(math.max(1, files), shuffle = !shuffled(plan), plan)
-  }
+  /** At most so many files: tasks are merged, and no row is moved. */
+  def intoFiles(plan: LogicalPlan, files: Int): LogicalPlan =
+    Repartition(math.max(1, files), shuffle = false, plan)
 }

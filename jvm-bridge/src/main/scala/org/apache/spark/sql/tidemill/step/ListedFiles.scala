@@ -3,16 +3,27 @@ package org.apache.spark.sql.tidemill.step
 import org.apache.hadoop.fs.{FileStatus, Path}
 
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{
-  Expression, FileSourceConstantMetadataStructField, FileSourceMetadataAttribute
-}
+import org.apache.spark.sql.catalyst.expressions.{Expression, FileSourceConstantMetadataStructField}
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources._
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
+import org.apache.spark.sql.tidemill.base.Json
+import org.apache.spark.sql.tidemill.view.{DeletionVector, LiveRows}
 import org.apache.spark.sql.types.{StringType, StructField, StructType}
 
-/** One file by path, length in bytes and modification time in epoch milliseconds. */
-final case class ListedFile(path: String, bytes: Long, modified: Long)
+import org.json4s.JValue
+
+/**
+ * One file by path, length in bytes and modification time in epoch milliseconds, with the rows in it that have left.
+ */
+final case class ListedFile(path: String, bytes: Long, modified: Long, vector: Option[DeletionVector] = None)
+
+object ListedFile {
+  /** Of {"path", "bytes", "modified", "dv": see [[DeletionVector]], may be absent}. */
+  def of(file: JValue): ListedFile =
+    ListedFile(Json.text(file, "path"), Json.long(file, "bytes"), Json.long(file, "modified"), DeletionVector.of(file))
+}
 
 /** Unpartitioned files given one by one: nothing is listed and no Spark job runs to know them. */
 final class ListedFileIndex(files: Seq[ListedFile]) extends FileIndex {
@@ -61,18 +72,14 @@ final class ListedParquet extends ParquetFileFormat {
 object ListedParquet {
   val ListedPath = "listed_path"
 
-  /** A relation over exactly these files; the schema is taken as given. */
-  def relation(
-      session: SparkSession, files: Seq[ListedFile], schema: StructType, withPath: Boolean): LogicalRelation = {
-    val format = if (withPath) new ListedParquet else new ParquetFileFormat
+  /** The rows of exactly these files that have not left; the schema is taken as given. */
+  def rows(
+      session: SparkSession, files: Seq[ListedFile], schema: StructType, withMetadata: Boolean): LogicalPlan = {
+    val format = if (withMetadata) new ListedParquet else new ParquetFileFormat
     val relation = HadoopFsRelation(
       new ListedFileIndex(files), new StructType, schema.asNullable, None, format, Map.empty)(session)
-    val plain = LogicalRelation(relation)
-    if (withPath) plain.withMetadataColumns() else plain
-  }
-
-  def isMetadata(e: Expression): Boolean = e match {
-    case FileSourceMetadataAttribute(_) => true
-    case _ => false
+    val (plain, vectors) = (LogicalRelation(relation), files.map(f => f.path -> f.vector))
+    val conf = session.sessionState.newHadoopConf()
+    if (withMetadata) LiveRows.withMetadata(plain, vectors, conf) else LiveRows.of(plain, vectors, conf)
   }
 }

@@ -9,10 +9,12 @@ import org.apache.spark.paths.SparkPath
 import org.apache.spark.sql.SaveMode
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.delta.{
-  DeltaConcurrentModificationException, DeltaLog, DeltaOperations, OptimisticTransaction
+  DeletionVectorsTableFeature, DeltaConcurrentModificationException, DeltaConfigs, DeltaLog, DeltaOperations,
+  OptimisticTransaction
 }
 import org.apache.spark.sql.delta.actions.{Action, AddFile, Metadata, SetTransaction}
 import org.apache.spark.sql.delta.files.TahoeFileIndex
+import org.apache.spark.sql.delta.sources.DeltaSQLConf
 import org.apache.spark.sql.delta.util.FileNames
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation
 import org.apache.spark.sql.tidemill.base.{Files, Json}
@@ -20,13 +22,15 @@ import org.apache.spark.sql.types.StructType
 
 /**
  * The Delta table at a view's location, which shows the view's result files to everyone who reads Delta. Its
- * transactions add and remove whole files, and carry the number of the run whose content they show (application: the
+ * transactions add and remove files, or mark rows of them as gone, and carry the number of the run whose content they show (application: the
  * view). Asked for by Python as {"do": name, "location", ...}; loaded only where a session has Delta.
  */
 private[tidemill] object DeltaResult {
   /** Another writer may come first a few times; Tidemill's own writers show the same content. */
   private val Attempts = 5
   private val Filled = "tidemill.filled"
+  /** Files of a table that one task brings together for a checkpoint. */
+  private val FilesPerTask = 10000
 
   def run(session: SparkSession, request: JValue): JValue = {
     val root = Files.qualified(Json.text(request, "location"), session.sessionState.newHadoopConf())
@@ -74,7 +78,7 @@ private[tidemill] object DeltaResult {
   @tailrec
   private def publish(session: SparkSession, root: Path, request: JValue, attempts: Int): Boolean = {
     val done =
-      try Some(attempt(DeltaLog.forTable(session, root), root, request))
+      try Some(attempt(session, DeltaLog.forTable(session, root), root, request))
       catch { case _: DeltaConcurrentModificationException if attempts > 1 => None }
     done match {
       case Some(answer) => answer
@@ -82,7 +86,7 @@ private[tidemill] object DeltaResult {
     }
   }
 
-  private def attempt(log: DeltaLog, root: Path, request: JValue): Boolean = {
+  private def attempt(session: SparkSession, log: DeltaLog, root: Path, request: JValue): Boolean = {
     val txn = log.startTransaction(None, None)
     txn.readWholeTable() // whatever another writer does meanwhile is in the way
     val (name, run) = (application(request), Json.longOption(request, "run"))
@@ -95,19 +99,44 @@ private[tidemill] object DeltaResult {
     val present = request \ "before" match {
       case before: JObject if ours.isDefined && ours == Json.longOption(before, "run") =>
         filesOf(Json.items(before, "files"), root, txn.metadata)
-      case _ if txn.readVersion < 0 => Map.empty[String, AddFile]
-      case _ => txn.snapshot.allFiles.collect().map(f => f.path -> f).toMap
+      case _ if txn.readVersion < 0 => Map.empty[(String, String), AddFile]
+      case _ =>
+        // The checksum of a version lists the files of a small table; only a job over the log tells the others.
+        val all = txn.snapshot.checksumOpt.flatMap(_.allFiles).getOrElse(txn.snapshot.allFiles.collect().toSeq)
+        all.map(f => shownAs(f) -> f).toMap
     }
-    val added = live.removedAll(present.keys).values
+    val added = live.removedAll(present.keys).values.toSeq
     val removed = present.removedAll(live.keys).values.map(_.remove)
     if (!changed && ours == run && added.isEmpty && removed.isEmpty) false
     else {
       val mark = run.map(SetTransaction(name, _, Some(System.currentTimeMillis)))
-      val mode = if (removed.size == present.size) SaveMode.Overwrite else SaveMode.Append
+      // Delta refuses vectors in a table that does not have the feature: somebody may have dropped it.
+      if (added.exists(_.deletionVector != null) && !txn.protocol.isFeatureSupported(DeletionVectorsTableFeature))
+        txn.updateProtocol(txn.protocol.withFeature(DeletionVectorsTableFeature))
+      val (before, now) = (present.keySet.map(_._1), live.keySet.map(_._1))
+      val mode = if (before.exists(now)) SaveMode.Append else SaveMode.Overwrite
       val text = s"tidemill: view ${Json.text(request, "name")}" + run.map(n => s", run $n").getOrElse("")
       val parts = Some(txn.metadata.partitionColumns).filter(_.nonEmpty)
-      txn.commit(mark.toSeq ++ removed ++ added, DeltaOperations.Write(mode, parts, None, Some(text)))
+      val shown = FileStatistics.added(session, added, root, txn.metadata)
+      committing(session, txn) {
+        txn.commit(mark.toSeq ++ removed ++ shown, DeltaOperations.Write(mode, parts, None, Some(text)))
+      }
       true
+    }
+  }
+
+  /**
+   * Commits in a session where a checkpoint, if one is due, is made by few tasks: by itself Delta starts 50 of them for
+   * a table of any size. What the user has set counts.
+   */
+  private def committing[A](session: SparkSession, txn: OptimisticTransaction)(commit: => A): A = {
+    val due = (txn.readVersion + 1) % DeltaConfigs.CHECKPOINT_INTERVAL.fromMetaData(txn.metadata) == 0
+    val known = txn.snapshot.checksumOpt.map(_.numFiles)
+    if (!due || known.isEmpty || session.conf.contains(DeltaSQLConf.DELTA_SNAPSHOT_PARTITIONS.key)) commit
+    else {
+      val own = session.cloneSession()
+      own.conf.set(DeltaSQLConf.DELTA_SNAPSHOT_PARTITIONS.key, 1 + known.sum / FilesPerTask)
+      own.withActive(commit)
     }
   }
 
@@ -128,13 +157,20 @@ private[tidemill] object DeltaResult {
     fresh || wanted != old
   }
 
-  private def filesOf(files: Seq[JValue], root: Path, metadata: Metadata): Map[String, AddFile] = files.map { file =>
+  /** A file, and which of its rows are gone: what a transaction adds and removes. */
+  private def shownAs(file: AddFile): (String, String) = file.path -> file.getDeletionVectorUniqueId.getOrElse("")
+
+  private def filesOf(
+      files: Seq[JValue], root: Path, metadata: Metadata): Map[(String, String), AddFile] = files.map { file =>
     val path = root.toUri.relativize(new Path(Json.text(file, "path")).toUri)
     val values = metadata.partitionColumns.zip(Json.items(file, "partition")).map {
       case (column, JString(value)) => column -> value
       case (column, _) => column -> null
     }
-    val key = SparkPath.fromUri(path).urlEncoded
-    key -> AddFile(key, values.toMap, Json.long(file, "bytes"), Json.long(file, "modified"), dataChange = true)
+    val vector = DeletionVector.of(file).map(DeletionVectors.descriptor).orNull
+    val shown = AddFile(
+      SparkPath.fromUri(path).urlEncoded, values.toMap, Json.long(file, "bytes"), Json.long(file, "modified"),
+      dataChange = true, deletionVector = vector)
+    shownAs(shown) -> shown
   }.toMap
 }
