@@ -101,4 +101,5 @@ def _no_data(jvm: Jvm, view: View, situation: Situation, occasion: Occasion) -> 
         estimated_cost=0.0,
         measured_cost=0.0,
         state_bytes=head.state_bytes,
+        rows_read=0,
     )
