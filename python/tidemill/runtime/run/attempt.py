@@ -226,7 +226,9 @@ class _Executed:
             run=self.number,
             reason=plan.reason,
             methods=tuple(plan.methods),
-            rows_in=metrics.rows_in(self.binder, self.outcome.written.values(), first=self.fresh),
+            rows_in=metrics.rows_in(
+                self.binder, self.outcome.written.values(), self.fresh, self.situation.unseen.values()
+            ),
             rows_out=rows_out,
             duration_ms=occasion.elapsed_ms(),
             cpu_ms=round(spent.cpu_ms),
