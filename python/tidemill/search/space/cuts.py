@@ -93,7 +93,7 @@ def told_by(memo: Memo, e: Expression) -> Iterator[int]:
     if not isinstance(e.op, Unsign) or e.rule != RULE:
         return
     for _, together in _over(memo, e.inputs[0], Net):
-        for both in (x for x in memo.group(together).expressions if isinstance(x.op, Sum)):
+        for both in (x for x in memo.group(together).expressions if isinstance(x.op, Sum) and x.rule == RULE):
             before, changed = map(memo.find, both.inputs)
             yield before
             yield from (memo.find(rows) for _, rows in _over(memo, before, Project))
