@@ -165,6 +165,14 @@ def test_a_step_that_several_read_is_shown_once() -> None:
         assert len(re.findall(rf"^ +{number}: as above$", text, re.MULTILINE)) == max(0, times[number] - 1)
 
 
+def test_the_rows_to_read_are_told(run: ExplainedPlan) -> None:
+    """Each reading counts: those of a first run are all rows, those of a run from changes these and the state."""
+    assert document(planned(QUERY, first=True), {})["estimated"]["rows_read"] == 10_000_000
+    rows = document(run, {})["estimated"]["rows_read"]
+    assert rows == 20_000 + round(run.explanation.space.facts.kept.size(run.states[0].name))
+    assert f"applying the change: {rows}" in explained(run, "COST")
+
+
 def test_cost_shows_the_dearest_step_first(run: ExplainedPlan) -> None:
     text = explained(run, "COST")
     own = [float(found) for found in re.findall(r"^ +([\d.]+) +\d+% ", text, re.MULTILINE)]

@@ -39,3 +39,25 @@ def test_jobs_are_those_of_spark(
         assert told[-1].cpu_ms >= told[-1].measured_cost
     assert [row.run for row in told] == [0, 1]
     assert (told[0].jobs > 5) == (source == "delta")  # the steps alone are three jobs
+
+
+@pytest.mark.parametrize("source", ["delta", "parquet"])
+def test_rows_read_are_those_of_files(spark: SparkSession, db: str, refresh: Callable[..., Row], source: str) -> None:
+    """Sources, changes, states and content count; the log of a Delta table, which its own jobs read, does not."""
+    spark.sql(f"CREATE TABLE sales (o_id INT, cat STRING, price BIGINT) USING {source}")
+    spark.sql(f"CREATE TABLE cats (cat STRING, name STRING) USING {source}")
+    spark.sql("INSERT INTO sales SELECT id, 'c' || id % 10, id FROM range(1000)")
+    spark.sql("INSERT INTO cats SELECT 'c' || id, 'n' || id FROM range(10)")
+    if source == "delta":
+        assert spark._jvm is not None
+        spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    query = "SELECT o_id, price, name FROM sales JOIN cats USING (cat)"
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {query}")
+    spark.sql("INSERT INTO sales VALUES (1000, 'c1', 5), (1001, 'c2', 6)")
+    assert refresh("v", "DRY RUN").rows_read is None
+    # Two new rows and the ten that they may meet; the change of the view is written, and read to be applied.
+    assert refresh("v").rows_read == 2 + 10 + 2
+    assert refresh("v").rows_read == 0
+    assert refresh("v", "FULL").rows_read == 1002 + 10
+    history = spark.sql("SHOW REFRESHES IN v").collect()
+    assert [row.rows_read for row in history] == [1012, 14, 1010]

@@ -23,7 +23,8 @@ COLUMNS = (
     "run bigint, view string, point int, trigger string, kind string, reason string, methods array<string>, "
     "rows_in struct<inserts:bigint,deletes:bigint>, rows_out struct<inserts:bigint,deletes:bigint>, "
     "started_at timestamp, duration_ms bigint, cpu_ms bigint, jobs int, estimated_cost double, measured_cost double, "
-    "state_bytes bigint, positions map<string,string>, regret double"
+    "state_bytes bigint, positions map<string,string>, regret double, "
+    "rows_read bigint"
 )
 
 
@@ -46,6 +47,7 @@ def test_columns_and_order(spark: SparkSession, sales: str) -> None:
         assert row.estimated_cost >= 0
         assert row.measured_cost >= 0
         assert row.state_bytes >= 0
+        assert row.rows_read >= 2
         assert len(row.positions) == 2
     assert rows[0].positions != rows[1].positions
     assert spark.sql("SHOW REFRESHES IN summary LIMIT 1").collect() == rows[:1]

@@ -158,6 +158,7 @@ VIEWS = {
     ),
     "partitions": plan("window [#0, #1, #2, #9] partition=[#0] (count of all)", T),
     "partitions of expressions": plan("window [#0, #1, #2, #9] partition=[(#0 + #1), #0] (count of all)", T),
+    "partitions of a join": plan("window [#0, #1, #3, #4, #9] partition=[#0] (count of all)", INNER),
     "one partition": plan("window [#0, #1, #9] partition=[] (count of all)", T),
     "rank filter over a left join": plan(
         "filter [(#9 > 1)]", plan("window [#0, #1, #3, #4, #9] partition=[#0] (count of all)", OUTER)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from tests.model.maintain import Mode, View
 from tests.search.test_cases import SOURCES, VIEWS, T, U, W, maintained, plan
 from tidemill.plan.change import SourceChange
 from tidemill.search.contract.request import PlanRequest
+from tidemill.search.contract.stored import Piece
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.search.service.planner import plan_run
 from tidemill.search.space import cuts
@@ -33,8 +34,13 @@ def read(found: ExplainedPlan) -> Counter[tuple[int, int]]:
     return Counter((node["source"], node["at"]) for node in every if node["op"] == "scan")
 
 
-def refreshed(text: str, prefer: str = "affected", *, states: bool = False) -> ExplainedPlan:
-    """The plan of a run, by affected keys and without states unless told, where little of large sources has changed."""
+def refreshed(
+    text: str, prefer: str | None = "affected", *, states: bool = False, few: Container[int] | None = None
+) -> ExplainedPlan:
+    """The plan of a run, by affected keys and without states unless told, where little of large sources has changed.
+
+    `few`: the sources that have changed; every state is kept, and states and content are a hundredth of the sources.
+    """
     change = SourceChange(True, True, rows=1e8, bytes=1e10, inserts=500, deletes=500, direct=True)
     query = parse_query(SOURCES + text)
     request = PlanRequest(
@@ -48,6 +54,11 @@ def refreshed(text: str, prefer: str = "affected", *, states: bool = False) -> E
     )
     filling = plan_run(replace(request, first=True))
     found = frozenset(state.name for state in filling.states) if states else frozenset()
+    if few is not None:
+        found = frozenset(c.name for c in filling.explanation.space.candidates)
+        pieces = {name: [Piece(1, 1_000_000, 1_000_000, 0), Piece(1, 1000, 1000, 1)] for name in found}
+        sources = {n: replace(change, changed=n in few) for n in query.sources}
+        request = replace(request, sources=sources, pieces=pieces, rows=1e6)
     return plan_run(replace(request, chosen=filling.chosen, states=found))
 
 
@@ -71,6 +82,7 @@ BELOW = {
     "an inner join": plan("join anti [(#0 = #6)]", plan("join inner [(#0 = #3), (#1 < #4)]", T, U), W),
     "partitions": plan("join left [(#6 = #0)]", W, VIEWS["partitions"]),
 }
+JOINED = plan("join inner [(#0 = #3)]", T, U)
 
 
 @pytest.mark.parametrize("name", BELOW)
@@ -102,6 +114,34 @@ def test_of_a_state_what_is_wanted_is_put_together(name: str, prefer: str, wante
             if node["op"] == "state":
                 nearest = next(word for word in above if word not in {"project", "filter"})
                 assert nearest == "join semi", (step.name, above)
+
+
+@pytest.mark.parametrize("kind", ["inner", "left", "semi", "anti"])
+@pytest.mark.parametrize("kept", ["sums", "rows"])
+def test_of_a_state_a_join_with_a_change_merges_what_it_can_meet(kind: str, kept: str) -> None:
+    below = {"sums": U, "rows": plan("filter [(#4 > 0)]", U)}
+    state = below["rows"] if kept == "rows" else plan("aggregate keys=[#9 := #3] calls=[#12 := sum(#4)]", U)
+    text = plan(f"join {kind} [(#0 = {'#3' if kept == 'rows' else '#9'})]", T, state)
+    found = refreshed(text, "delta", few={0})
+    above = [names for step in found.steps for node, names in nodes(step.plan) if node["op"] == "state"]
+    assert above
+    for names in above:
+        assert next(word for word in names if word not in {"project", "filter"}) == "join semi"
+
+
+def test_the_content_has_the_rows_below_a_window() -> None:
+    """Those of the partitions that a change touches are read once, for both moments; no source is read for them."""
+    text = plan("window [#0, #1, #2, #3, #4, #5, #9] partition=[#1] (row_number of all)", JOINED)
+    found = refreshed(text, None, few={0, 1})
+    assert read(found) == {(0, 1): 1, (1, 0): 1}  # with the change of the other side
+    assert [node["op"] for step in found.steps for node, _ in nodes(step.plan)].count("result") == 1
+
+
+def test_rows_below_a_window_that_the_content_does_not_show_are_computed() -> None:
+    text = plan("window [#0, #1, #9] partition=[#0] (row_number of all)", JOINED)
+    found = refreshed(text, None, few={0, 1})
+    assert (0, 1) in read(found)
+    assert (1, 1) in read(found)
 
 
 @pytest.mark.parametrize("nulls", ["=", "<=>"])

@@ -16,8 +16,11 @@ from tidemill.rule.engine import Budget
 from tidemill.rule.registry import load_rules
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.contract.request import PlanRequest
+from tidemill.search.contract.stored import Piece
 from tidemill.search.keep import keeping, wanted
 from tidemill.search.keep.keeping import Prices, Scenario
+from tidemill.search.runs.explanation import ExplainedPlan
+from tidemill.search.runs.task import PlanningTask
 from tidemill.search.service.planner import plan_run
 from tidemill.search.space.space import Kept, SpaceRequest, explore_space, normal_query
 from tidemill.settings import PlannerSettings
@@ -68,6 +71,62 @@ def test_no_other_states_are_better(query: str) -> None:
     names = sorted({c.name for c in scenarios[0].space.candidates})
     every = [frozenset(some) for number in range(len(names) + 1) for some in combinations(names, number)]
     assert kept == min(every, key=lambda some: keeping._cost(scenarios, prices, some))
+
+
+def request_of(text: str, *, kept: Collection[str] | None = None, changed: Collection[int] = (0, 1)) -> PlanRequest:
+    """The first run of a view; or the next one after few changes, where these states were kept."""
+    parsed = parse_query(SOURCES + text)
+    sources = {
+        n: SourceChange(kept is None or n in changed, True, rows=ROWS[n], inserts=500, deletes=500, direct=True)
+        for n in parsed.sources
+    }
+    names = frozenset(kept or ())
+    pieces = {name: [Piece(1, 1_000_000, 1_000_000, 0)] for name in names}
+    first = kept is None
+    chosen = None if first else UNHURRIED.packs
+    return PlanRequest(parsed, "INCREMENTAL", sources, names, first, None, UNHURRIED, pieces, rows=6e6, chosen=chosen)
+
+
+def run_of(text: str, *, kept: Collection[str] | None = None, changed: Collection[int] = (0, 1)) -> ExplainedPlan:
+    return plan_run(request_of(text, kept=kept, changed=changed))
+
+
+def every_state(text: str) -> frozenset[str]:
+    return frozenset(c.name for c in run_of(text).explanation.space.candidates)
+
+
+def test_a_state_that_no_likely_run_reads_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it seems to save: its change is a part of the view's change, which runs share without the state."""
+    text = QUERIES["some customers"]
+    every = every_state(text)
+    monkeypatch.setattr(wanted, "worth_keeping", lambda *_: every)
+    filled = run_of(text)
+    made = frozenset(s.name for s in filled.states)
+    assert made < every
+    task = PlanningTask(request_of(text))
+    assert task.unread(every)
+    assert not task.unread(made)
+
+
+def test_a_state_that_no_run_reads_is_given_up() -> None:
+    """As earlier versions have kept it: no step writes it, and what of it the view's change needs is computed."""
+    text = QUERIES["some customers"]
+    every = every_state(text)
+    unread = PlanningTask(request_of(text)).unread(every)
+    found = run_of(text, kept=every)
+    left = {s.name for s in found.states}
+    assert left < every
+    assert every - left <= unread
+    assert not {step.state for step in found.steps} & (every - left)
+    assert found.chosen == UNHURRIED.packs  # the others are as they were chosen
+
+
+def test_a_state_that_likely_runs_read_stays_while_this_one_does_not() -> None:
+    text = QUERIES["some customers"]
+    made = {s.name for s in run_of(text).states}
+    assert made
+    found = run_of(text, kept=made, changed=(2,))
+    assert {s.name for s in found.states} == made
 
 
 def test_a_state_is_brought_up_to_date_for_what_has_changed() -> None:

@@ -295,7 +295,8 @@ def test_statements_without_a_query_have_no_range() -> None:
 
 HISTORY = [
     *("run", "view", "point", "trigger", "kind", "reason", "methods", "rows_in", "rows_out", "started_at"),
-    *("duration_ms", "cpu_ms", "jobs", "estimated_cost", "measured_cost", "state_bytes", "positions", "regret"),
+    *("duration_ms", "cpu_ms", "jobs", "estimated_cost", "measured_cost", "state_bytes", "positions"),
+    *("regret", "rows_read"),
 ]
 
 

@@ -18,16 +18,18 @@ FAILURES = "org.apache.spark.sql.tidemill.bridge.Failures"
 
 @dataclass(slots=True)
 class JobCost:
-    """The cost of Spark jobs: their number, executor CPU milliseconds, and those of the steps of runs alone."""
+    """The cost of Spark jobs: their number, executor CPU milliseconds, those of the steps of runs alone, and the rows
+    that these steps read from files."""
 
     jobs: int = 0
     cpu_ms: float = 0.0
     steps_ms: float = 0.0
+    rows_read: int = 0
 
     def take(self) -> JobCost:
         """Returns the cost so far, and begins anew."""
-        taken = JobCost(self.jobs, self.cpu_ms, self.steps_ms)
-        self.jobs, self.cpu_ms, self.steps_ms = 0, 0.0, 0.0
+        taken = JobCost(self.jobs, self.cpu_ms, self.steps_ms, self.rows_read)
+        self.jobs, self.cpu_ms, self.steps_ms, self.rows_read = 0, 0.0, 0.0, 0
         return taken
 
 
@@ -91,6 +93,7 @@ class Jvm:
         answer = json.loads(getattr(self._bridge, method)(self._session, json.dumps(request or {})))
         self.spent.jobs += answer.get("jobs", 0)
         self.spent.cpu_ms += answer.get("cpu_ms", 0.0)
+        self.spent.rows_read += answer.get("rows_read", 0)
         if method in {"run", "cut"}:
             self.spent.steps_ms += answer.get("cpu_ms", 0.0)
         if "failure" in answer:

@@ -27,6 +27,7 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
         f"total {estimated['total']:.3f}, after the data is complete {estimated['final']:.3f}, priced "
         f"{estimated['priced']:.3f}; a step that several others read is counted for each of them"
     )
+    yield f"rows read from files, without those of applying the change: {estimated['rows_read']}"
     for other in sorted(shown["alternatives"], key=lambda a: a["priced"]):
         times = f", {other['priced'] / estimated['priced']:.2f} times that" if estimated["priced"] else ""
         yield f"best of pack {other['pack']} (uses {', '.join(other['methods'])}): priced {other['priced']:.3f}{times}"

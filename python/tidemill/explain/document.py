@@ -11,6 +11,7 @@ from tidemill.plan.ops import Changes, HeldScan, LookUp, ResultScan, Scan, State
 from tidemill.search.runs.explanation import ExplainedPlan, Explanation, PlannedPoint, Used
 from tidemill.search.space.seed import CORE, Candidate, methods_of
 from tidemill.text.printer import Printer
+from tidemill.wire import questions
 
 FORM_NAMES = {"attribute_delta": "attribute"}
 
@@ -45,6 +46,7 @@ def document(run: ExplainedPlan, stored: Mapping[str, int], notes: Sequence[str]
             "final": costs[-1],
             "priced": _priced(costs, prices),
             "model": why.model,
+            "rows_read": round(_rows_read(run)),
         },
         "alternatives": [
             {
@@ -64,6 +66,29 @@ def document(run: ExplainedPlan, stored: Mapping[str, int], notes: Sequence[str]
         "notes": list(notes),
     }
     return {"summary": paragraph(run, shown), **shown}
+
+
+def _rows_read(run: ExplainedPlan) -> float:
+    """The estimated rows that the steps of the run read from sources, change sets, states and the content."""
+    rows: dict[str, float] = {}
+    for used in run.explanation.used:
+        match used.expression.op:
+            case Scan(source) as op:
+                rows[f"scan {source}"] = used.rows
+            case Changes(source, _, start, end):
+                read = run.explanation.space.facts.read_over(source, start, end)
+                rows[f"changes {source}"] = max(used.rows, read or 0.0)
+            case StateScan() | LookUp() as op:
+                rows[f"state {state_of(op)}"] = used.rows
+            case ResultScan():
+                rows["result"] = used.rows
+            case HeldScan():
+                rows["held"] = used.rows
+            case _:
+                pass
+    # Segments alone are few rows beside the base, which another leaf reads.
+    leaves = [node for step in run.steps for node in questions.walk(step.plan) if not node.get("first")]
+    return sum(rows.get(f"{node['op']} {node.get('source', node.get('name', ''))}".strip(), 0.0) for node in leaves)
 
 
 def _expected(why: Explanation, point: PlannedPoint) -> dict[str, dict[str, float | None]]:

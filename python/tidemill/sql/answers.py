@@ -48,6 +48,7 @@ REFRESH: AnswerColumns = [
     ["state_bytes", "long", True],
     ["positions", _STRING_MAP, True],
     ["regret", "double", True],
+    ["rows_read", "long", True],
 ]
 
 _COLUMNS: dict[type[Any], AnswerColumns] = {

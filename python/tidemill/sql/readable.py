@@ -12,7 +12,7 @@ from tidemill.sql.answers import REFRESH, AnswerColumns
 KINDS = ("create", "refresh", "show_refreshes")
 """The kinds of statements whose answers have a form as text."""
 _NAMES = [name for name, *_ in REFRESH]
-_SHORT = ("run", "kind", "reason", "rows_in", "rows_out", "started_at", "duration_ms", "jobs", "methods")
+_SHORT = ("run", "kind", "reason", "rows_in", "rows_out", "started_at", "duration_ms", "jobs", "rows_read", "methods")
 """The columns of SHOW REFRESHES that are shown."""
 
 

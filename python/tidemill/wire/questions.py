@@ -37,6 +37,12 @@ def states_read(plan: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(str(node["name"]) for node in walk(plan) if kind_of(node) == "state")
 
 
+def steps_read(plan: Mapping[str, Any]) -> frozenset[str]:
+    """The names of the steps of the same run whose rows a plan reads, or looks up."""
+    staged = (str(node["step"]) for node in walk(plan) if kind_of(node) == "staged")
+    return frozenset((*staged, *(step for step, _ in values_looked_up(plan))))
+
+
 def leaves_read(plan: Mapping[str, Any]) -> frozenset[Kind]:
     """The kinds of a plan's leaves."""
     return frozenset(kind_of(node) for node in walk(plan) if not inputs_of(node))

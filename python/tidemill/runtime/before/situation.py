@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -31,7 +31,9 @@ class Situation:
 
     `positions`: for each moment, by number of source. The first moment is the content's (or the first state's, without
     any content), then come runs without output that left something, then now. `changes`: from the first moment to now.
-    `between`: the changes of each transition, empty if there is only one. `fingerprint`, `functions`: as in `analysis`.
+    `between`: the changes of each transition, empty if there is only one. `unseen`: changes that come to nothing in the
+    columns that the query reads; in `changes` these sources are unchanged. `fingerprint`, `functions`: as in
+    `analysis`.
     """
 
     document: Mapping[str, Any]
@@ -44,6 +46,7 @@ class Situation:
     between: tuple[Mapping[int, SourceChange], ...]
     fingerprint: str
     functions: Mapping[str, str]
+    unseen: Mapping[int, SourceChange] = field(default_factory=dict)
 
     @property
     def policy(self) -> Policy:
@@ -149,7 +152,7 @@ class Situation:
         if head is not None:
             since = head.output_run if head.filled else min(head.moments, default=None)
         rows: dict[str, ArrivedRows | None] = {}
-        for n, change in self.changes.items():
+        for n, change in {**self.changes, **self.unseen}.items():
             source = self.query.sources[n]
             if source.kind not in ("static", "clock"):
                 rows[source.name] = _counted(change) if self.old.get(n) is not None else None

@@ -182,6 +182,7 @@ def run_without_output(jvm: Jvm, view: View, situation: Situation, occasion: Occ
         estimated_cost=0.0,
         measured_cost=0.0,
         state_bytes=head.state_bytes if head else 0,
+        rows_read=0,
         positions=situation.old_position_texts(),
     )
     record = replace(
@@ -244,7 +245,9 @@ class _Executed:
             run=self.number,
             reason=plan.reason,
             methods=tuple(plan.methods),
-            rows_in=metrics.rows_in(self.binder, self.outcome.written.values(), first=self.fresh),
+            rows_in=metrics.rows_in(
+                self.binder, self.outcome.written.values(), self.fresh, self.situation.unseen.values()
+            ),
             rows_out=rows_out,
             duration_ms=occasion.elapsed_ms(),
             cpu_ms=round(spent.cpu_ms),
@@ -253,6 +256,7 @@ class _Executed:
             measured_cost=measured,
             regret=max(0.0, measured - plan.rejected) if measured is not None and plan.rejected is not None else None,
             state_bytes=sum(s.bytes for s in states),
+            rows_read=spent.rows_read,
         )
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from tidemill.plan.change import SourceChange
 from tidemill.runtime.run.binder import Binder
 from tidemill.runtime.run.jobs import Written
 from tidemill.runtime.view.history import ChangeCounts
 
 
-def rows_in(binder: Binder, written: Iterable[Written], first: bool) -> ChangeCounts | None:
+def rows_in(
+    binder: Binder, written: Iterable[Written], first: bool, unseen: Iterable[SourceChange] = ()
+) -> ChangeCounts | None:
     """Returns the changed rows that the run read, each source counted once.
 
     A source that several terms of a plan read is observed once per reading. A reading may be cut short (by an empty
     other side), so the largest count is taken. For a first run these are all rows of the sources. None if no changes
-    were read.
+    were read. `unseen`: changes that were read before the run was planned, and came to nothing.
     """
     inserts: dict[int, int] = {}
     deletes: dict[int, int] = {}
@@ -28,9 +31,11 @@ def rows_in(binder: Binder, written: Iterable[Written], first: bool) -> ChangeCo
                 _raise(inserts, binder.scans[name], metrics, "rows")
     if first:
         inserts |= binder.counted
-    if not (first or binder.changes):
+    before = [(int(change.inserts or 0), int(change.deletes or 0)) for change in unseen]
+    if not (first or binder.changes or before):
         return None
-    return ChangeCounts(sum(inserts.values()), sum(deletes.values()))
+    came, went = sum(n for n, _ in before), sum(n for _, n in before)
+    return ChangeCounts(sum(inserts.values()) + came, sum(deletes.values()) + went)
 
 
 def _raise(counts: dict[int, int], source: int, metrics: Mapping[str, object], name: str) -> None:

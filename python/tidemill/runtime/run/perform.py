@@ -10,6 +10,7 @@ from tidemill.runtime.before.planning import PlanInputs
 from tidemill.runtime.before.situation import Situation
 from tidemill.runtime.run import attempt
 from tidemill.runtime.run.attempt import Occasion
+from tidemill.runtime.run.netting import without_unseen_changes
 from tidemill.runtime.view.arrivals import ObservedRun
 from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.record import RunRecord
@@ -48,13 +49,16 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Ru
     if situation.idle and not (wanted.full or lost):
         return RunOutcome(_no_data(jvm, view, situation, occasion), view.head)
 
-    def planned(lost: Lost) -> RunPlan:
-        if not wanted.output:
-            return _early(view, situation, occasion, lost)
+    def inputs(lost: Lost) -> PlanInputs:
         refill = f"STATE_LOST: {lost.content}" if lost.content is not None else None
         forced = planning.forced(situation, wanted.full)
         tells = attempt.tells(view, situation, lost) and not (forced is None and situation.policy in GRADUAL)
-        return planning.plan_again(situation, PlanInputs(forced, lost.states, refill, past=view.past(), tells=tells))
+        return PlanInputs(forced, lost.states, refill, past=view.past(), tells=tells)
+
+    def planned(lost: Lost) -> RunPlan:
+        if not wanted.output:
+            return _early(view, situation, occasion, lost)
+        return planning.plan_again(situation, inputs(lost))
 
     plan = planned(lost) if wanted.output or _may_work_early(situation, lost) else None
     if plan is None or not (plan.steps or wanted.output):
@@ -67,6 +71,8 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Ru
         row = attempt.row_of(view, occasion, plan.kind, situation)
         row = replace(row, reason=plan.reason, methods=tuple(plan.methods), estimated_cost=float(plan.estimated))
         return RunOutcome(row, view.head)
+    if wanted.output and (seen := without_unseen_changes(working, view, situation, plan)) is not situation:
+        situation, plan = seen, planning.plan_again(seen, inputs(lost))
     record = attempt.run(working, view, situation, lambda now: plan if now == lost else planned(now), occasion, lost)
     view.publish(record)
     if wanted.output:
@@ -101,4 +107,5 @@ def _no_data(jvm: Jvm, view: View, situation: Situation, occasion: Occasion) -> 
         estimated_cost=0.0,
         measured_cost=0.0,
         state_bytes=head.state_bytes,
+        rows_read=0,
     )

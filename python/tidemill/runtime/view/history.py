@@ -44,6 +44,7 @@ class RunRow:
     state_bytes: int | None = None
     positions: Mapping[str, str] = field(default_factory=dict)
     regret: float | None = None
+    rows_read: int | None = None
 
     def cells(self) -> list[Any]:
         """Returns the row in the encoding of the bridge: structs are lists, maps are objects."""

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from tidemill.cost.costing import CostModel, Facts, OperatorWork, RowCount
 from tidemill.memo.memo import Expression, Memo
-from tidemill.plan.ops import Less, Project, Scan
+from tidemill.plan.ops import Project, Scan
 from tidemill.search.choose.settle import (
     ANY_WEIGHT,
     Choice,
@@ -27,6 +27,7 @@ from tidemill.search.choose.settle import (
     SettlingProblem,
     WrittenAt,
 )
+from tidemill.search.space.cuts import told_by
 from tidemill.search.space.ways import Way, Ways
 
 MADE, PLAIN, BEST = range(3)
@@ -103,8 +104,8 @@ class Extractor:
         self._told_by: dict[int, set[int]] = {}
         self._looked_up: dict[int, list[Way]] = {}
         for group, known in self._settling.ways_of.items():
-            if after := {way.inputs[0] for way in known if isinstance(way.expression.op, Less)}:
-                self._told_by[group] = after
+            if told := {place for way in known for place in told_by(memo, way.expression)}:
+                self._told_by[group] = told
             if looked_up := [way for way in known if way.looks_up]:
                 self._looked_up[group] = looked_up
         self._plain = self._settling.settle({})
@@ -322,13 +323,14 @@ class Extractor:
         """Estimated priced gain from writing and loading a place instead of computing it several times.
 
         All other choices stay. It includes readers that could use the written rows instead of their own computation:
-        rows before a change from those after it, and look-ups of states by written keys.
+        rows before a change from those after it or the other way round (`told_by`), and look-ups of states by written
+        keys.
         """
         told: dict[Place, list[float]] = defaultdict(list)
         computed = [p for p in plan if p.choice.expression is not None]
         for p in computed:
-            for after in self._told_by.get(p.group, ()):
-                told[after, p.run].append(p.choice.cost * p.times)
+            for other in self._told_by.get(p.group, ()):
+                told[other, p.run].append(p.choice.cost * p.times)
             for way in self._looked_up.get(p.group, ()):
                 if (way.inputs[0], p.run) not in self._best.found:
                     continue

@@ -111,6 +111,21 @@ def states_read(steps: Collection[Step]) -> frozenset[str]:
     return frozenset().union(*(questions.states_read(s.plan) for s in steps))
 
 
+def states_needed(steps: Collection[Step]) -> frozenset[str]:
+    """Names of the states that steps read for the view's rows, or to bring such a state up to date."""
+    named = {s.name: s for s in steps}
+    waiting = [s for s in steps if s.target not in {"state", "shared"}]
+    reached: dict[str, Step] = {}
+    while waiting:
+        step = waiting.pop()
+        if step.name in reached:
+            continue
+        reached[step.name] = step
+        waiting += [named[name] for name in questions.steps_read(step.plan)]
+        waiting += [s for s in steps if s.state in questions.states_read(step.plan)]
+    return states_read(reached.values())
+
+
 def read_by(steps: Collection[Step]) -> frozenset[Kind]:
     """The kinds of leaves that steps read."""
     return frozenset().union(*(questions.leaves_read(s.plan) for s in steps))

@@ -20,7 +20,7 @@ from tidemill.cost.costing import CostModel
 from tidemill.cost.guesses import RUNS_TO_EARN
 from tidemill.memo.events import EventKind
 from tidemill.plan.ops import state_of
-from tidemill.rule.engine import Budget
+from tidemill.rule.engine import Budget, Stopped
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.space.orders import keyed_reads
 from tidemill.search.space.space import Followed, Space
@@ -122,6 +122,29 @@ def worth_ordering(scenarios: Sequence[Scenario], kept: Collection[str], model: 
         for (name, field), saving in sorted(saved.items(), key=lambda item: item[1])
         if name in kept and saving * RUNS_TO_EARN >= model.ordering(rows.size(name))
     }
+
+
+def read_by_likely_runs(scenarios: Sequence[Scenario], kept: Collection[str]) -> frozenset[str]:
+    """The states among `kept` that a likely run reads for the view's change, or to follow a state that it reads.
+
+    Another state only costs its upkeep. The choice by cost does not notice that where the state's change is a part of
+    the view's change, which the plan of a tree computes for each reader unless it is written for a state.
+    """
+    found: set[str] = set()
+    for scenario in scenarios:
+        space, followed = scenario.space, scenario.space.followed(kept)
+        extractor, needed = scenario.choices(kept, followed), frozenset[str]()
+        if space.explored.stopped is Stopped.TIME_LIMIT or extractor.best(space.change) is None:
+            return frozenset(kept)  # nobody knows all that such a run could read
+        while True:
+            demands = [*(group for group, name in followed.written.items() if name in needed), space.change]
+            ops = [p.choice.expression.op for p in extractor.planned(demands, 0) if p.choice.expression is not None]
+            read = needed | {name for op in ops if (name := state_of(op)) is not None and name in kept}
+            if read == needed:
+                break
+            needed = read
+        found |= needed
+    return frozenset(found)
 
 
 def _needed(scenario: Scenario) -> frozenset[str]:

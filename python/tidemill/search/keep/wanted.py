@@ -11,7 +11,7 @@ from tidemill.plan.change import SourceChange
 from tidemill.rule.engine import Budget
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.contract.request import PlanRequest
-from tidemill.search.keep.keeping import Prices, Scenario, worth_keeping, worth_ordering
+from tidemill.search.keep.keeping import Prices, Scenario, read_by_likely_runs, worth_keeping, worth_ordering
 from tidemill.search.keep.likely import likely_changes
 from tidemill.search.space.seed import base
 from tidemill.search.space.space import Followed, Kept, Space, written_once
@@ -66,8 +66,21 @@ def wanted_states(planning: Planning) -> Wanted:
     if not scenarios:
         return Wanted()
     prices = Prices(lambda kept: _filling(planning, scenarios[0].space, kept), planning.model.save)
-    names = worth_keeping(scenarios, prices, planning.budget)
+    names = _without_unread(scenarios, worth_keeping(scenarios, prices, planning.budget))
     return Wanted(names, worth_ordering(scenarios, names, planning.model))
+
+
+def unread_states(planning: Planning, kept: Collection[str]) -> frozenset[str]:
+    """The states among `kept` that no likely run reads while all of them are there."""
+    scenarios = [_scenario(planning, changes) for changes in likely_changes(planning.request)]
+    return frozenset(kept) - read_by_likely_runs(scenarios, kept)
+
+
+def _without_unread(scenarios: Sequence[Scenario], names: frozenset[str]) -> frozenset[str]:
+    """These states without those that no likely run reads, nor the states that are unread without them."""
+    while (read := read_by_likely_runs(scenarios, names)) != names:
+        names = read
+    return names
 
 
 def _scenario(planning: Planning, changes: Mapping[int, SourceChange]) -> Scenario:

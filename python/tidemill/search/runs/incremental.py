@@ -9,7 +9,7 @@ from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.search.choose.extract import Extractor, Planned
 from tidemill.search.choose.sharing import Start, share
-from tidemill.search.contract.run_plan import read_by
+from tidemill.search.contract.run_plan import read_by, states_needed
 from tidemill.search.runs.anew import full
 from tidemill.search.runs.assembly import Assembly
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan
@@ -26,6 +26,7 @@ class IncrementalPlanner:
         anew: names of states that it makes anew.
         lost: the reason if states are lost, else None.
         chosen: as in `RunPlan`.
+        states: names of the states that it follows.
     """
 
     def __init__(self, task: PlanningTask) -> None:
@@ -34,6 +35,7 @@ class IncrementalPlanner:
         self.anew = task.request.lost
         self.lost: str | None = None
         self.chosen = task.request.chosen
+        self.states = task.request.states
 
     def plan(self) -> ExplainedPlan:
         """The cheapest incremental plan, or a full one if the policy allows it and it is cheaper.
@@ -45,13 +47,14 @@ class IncrementalPlanner:
         if self.request.policy in {"INCREMENTAL", "STRICT"} and not self.request.lost:
             self._check_rules(space)
         self._look_for_states(space)
-        plan = self._change(
-            space,
-            lambda prefer, followed: self.task.extractor(space, prefer, followed=followed),
-            self.task.seeds(space),
-        )
+        plan = self._cheapest_change(space)
         if plan is None:
             return full(self.task, self.lost or self._why_not(space))
+        if useless := self._useless(plan):
+            self.states -= useless
+            words = f"given up: {', '.join(sorted(useless))}; neither this run nor a likely one reads them"
+            space.memo.emit("dropped", "", 0, words)
+            plan = self._cheapest_change(space) or plan
         if self.request.policy != "AUTO" or self.request.settings.prefer is not None:
             return self._beside_full(plan)
         if not _from_the_past(plan):
@@ -59,6 +62,25 @@ class IncrementalPlanner:
             if plan is None:
                 return full(self.task, self.lost or self._why_not(space))
         return self._cheaper(plan)
+
+    def _cheapest_change(self, space: Space) -> ExplainedPlan | None:
+        """The cheapest plan of the view's change by the packs that the request allows; None if nothing computes it."""
+        return self._change(
+            space,
+            lambda prefer, followed: self.task.extractor(space, prefer, followed=followed),
+            self.task.seeds(space),
+        )
+
+    def _useless(self, plan: ExplainedPlan) -> frozenset[str]:
+        """The followed states that neither this plan reads nor that of a likely run.
+
+        A run with other packs than those that the states were chosen for does not judge them, nor does one that runs
+        without output have prepared: theirs are other plans.
+        """
+        judges = self.chosen == self.request.choice
+        if self.anew or self.request.between or not judges or not (unread := self.states - states_needed(plan.steps)):
+            return frozenset()
+        return unread & self.task.unread(self.states)
 
     def _all_anew(self) -> ExplainedPlan:
         """A full plan that makes the existing states; it gives the cost of a full run without a choice of states."""
@@ -152,7 +174,7 @@ class IncrementalPlanner:
         `make`: choices that prefer a pack, with some groups written in any case; `seeds`: see `cheapest`.
         """
         # States that are made anew are written before the next group is planned, which may depend on them.
-        followed = NONE_FOLLOWED if self.anew else space.followed(self.request.states)
+        followed = NONE_FOLLOWED if self.anew else space.followed(self.states)
         extractor = make(None, followed)
         demands = [group for group in (*followed.written, space.change) if extractor.best(group) is not None]
         if not self.anew:
@@ -176,7 +198,7 @@ class IncrementalPlanner:
         if self.anew:
             self._share(run, extractor, (*space.followed(self.request.states).written, space.change))
         run.once(demands, lambda group: [run.advance(c) for c in space.named(followed.written[group])])
-        follow = [c for c in space.candidates if c.name in self.request.states]
+        follow = [c for c in space.candidates if c.name in self.states]
         kept = [c for c in follow if run.advance(c)]
         run.delta(space.change)
         self.task.compact(run, kept)

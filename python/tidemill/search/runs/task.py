@@ -22,7 +22,7 @@ from tidemill.search.contract.request import PlanRequest
 from tidemill.search.contract.run_plan import states_read
 from tidemill.search.contract.stored import Piece
 from tidemill.search.keep.compaction import compaction_of
-from tidemill.search.keep.wanted import wanted_states
+from tidemill.search.keep.wanted import unread_states, wanted_states
 from tidemill.search.runs.assembly import Assembly
 from tidemill.search.runs.explanation import PlannedPoint, SearchStats
 from tidemill.search.space.seed import RECOMPUTE, Candidate, answered_from_sources
@@ -184,6 +184,10 @@ class PlanningTask:
         wanted = wanted_states(self)
         self._orders = {**wanted.orders, **self._lying}
         return wanted.names
+
+    def unread(self, names: Collection[str]) -> frozenset[str]:
+        """Returns those of these states that no likely run reads."""
+        return unread_states(self, names)
 
 
 def _bases(request: PlanRequest) -> list[tuple[str, Piece]]:

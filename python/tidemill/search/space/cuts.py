@@ -3,39 +3,49 @@
 A rule asks for a relation's rows of some keys. Three laws hold for such cuts, whatever rule asked, and are applied to
 everything that rules have built. A cut by a key that passes an operator can be made below it. A cut of a state can be
 made in its pieces, so that only these rows are merged. And cut rows before a change are those after it without the
-change, so that one read serves both (Tempura 5.3 has this for whole snapshots); or the other way round if a state has
-the rows before.
+change, so that one read serves both (Tempura 5.3 has this for whole snapshots); or the other way round if a state or
+the view's content has the rows before.
+
+A join with a change asks for the rows of some keys too: of a state it needs those that the change can meet.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import product
 
 from tidemill.memo.memo import Expression, Memo
+from tidemill.plan.expr import Expr
 from tidemill.plan.keys import KeyRequest, read, request_below
 from tidemill.plan.ops import (
     Filter,
     Final,
+    Join,
     KeyFilter,
+    Keys,
     Less,
     Merge,
     Net,
     Op,
     Project,
     QueryOp,
+    ResultScan,
     Scan,
     StateScan,
     Sum,
     Unsign,
+    Window,
 )
+from tidemill.plan.props import equi_keys
 from tidemill.rule.match import Match
-from tidemill.tvr.form import DELTA, SNAPSHOT, Span, Time, at
+from tidemill.tvr.form import DELTA, SNAPSHOT, Form, Span, Time, at
 
 RULE = "cut"
+INTO_STATES = frozenset({"inner", "left", "semi", "anti", "existence"})
+"""The kinds of joins of which a row of the left side meets only rows of its key on the right side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +60,8 @@ class _Cut:
 
 
 def push_cuts(memo: Memo) -> None:
-    """Adds to the groups of cuts the other ways to compute them."""
+    """Adds to the groups of cuts the other ways to compute them, and cuts of states to joins with changes."""
+    _cut_joined_states(memo)
     cuts: dict[_Cut, int] = {}
     kept: set[_Cut] = set()
     passing = cache(partial(_passing, memo))
@@ -61,13 +72,32 @@ def push_cuts(memo: Memo) -> None:
         if cut is None or cut in cuts:
             continue
         cuts[cut] = group
-        if _put_of_a_state(memo, group, cut, e.inputs[0]):
+        of_a_state, of_a_window = _put_of_a_state(memo, group, cut, e.inputs[0]), _put_of_a_window(memo, group, cut, e)
+        if of_a_state or of_a_window or _is_of_content(memo, e.inputs[0]):
             kept.add(cut)
+        waiting += [(before, x) for before in _kept_before(memo, cut) for x in memo.group(before).expressions]
         for op, inputs, asked in passing(cut.number, cut.op):
             below = _below(memo, cut, inputs, asked)
             waiting += [(i, x) for i in below for x in memo.group(i).expressions]
             _put(memo, group, Match(memo, cut.number, op, inputs), below, cut)
     _tell_by_changes(memo, cuts, kept)
+
+
+def told_by(memo: Memo, e: Expression) -> Iterator[int]:
+    """The groups that an expression tells cut rows by: the same at another moment, and the change; none if it does not.
+
+    The plan reads the change for its keys and the rows at the other moment for themselves, so that both are there.
+    """
+    if isinstance(e.op, Less):
+        yield memo.find(e.inputs[0])
+    if not isinstance(e.op, Unsign) or e.rule != RULE:
+        return
+    for _, together in _over(memo, e.inputs[0], Net):
+        for both in (x for x in memo.group(together).expressions if isinstance(x.op, Sum) and x.rule == RULE):
+            before, changed = map(memo.find, both.inputs)
+            yield before
+            yield from (memo.find(rows) for _, rows in _over(memo, before, Project))
+            yield from (memo.find(x.inputs[0]) for x in memo.group(changed).expressions if isinstance(x.op, KeyFilter))
 
 
 def _cut_of(memo: Memo, e: Expression) -> _Cut | None:
@@ -103,6 +133,82 @@ def _put_of_a_state(memo: Memo, group: int, cut: _Cut, rows: int) -> bool:
             memo.put(group, told, (memo.part(merged, (some,), RULE, cut.pack),), RULE, cut.pack)
             found = True
     return found
+
+
+def _kept_before(memo: Memo, cut: _Cut) -> list[int]:
+    """The same cuts at earlier moments of which the rows are kept with those of a window."""
+    moments = sorted({memo.form(cut.number, at(SNAPSHOT, time)) for time in memo.timeline.moments if time < cut.time})
+    return [
+        memo.part(cut.op, (rows, cut.wanted), RULE, cut.pack)
+        for rows in moments
+        if any(True for _ in _with_a_window(memo, cut.number, rows))
+    ]
+
+
+def _with_a_window(memo: Memo, number: int, group: int) -> Iterator[tuple[Op, int]]:
+    """The ways to read a relation's rows with those of a window above: the projection, and the window's group."""
+    for shown, rows in _over(memo, group, Project):
+        about = memo.group(rows).about
+        ways = memo.tvrs[about[0]].expressions if about is not None else ()
+        if any(isinstance(op, Window) and inputs == (number,) for op, inputs in ways):
+            yield shown, rows
+
+
+def _put_of_a_window(memo: Memo, group: int, cut: _Cut, e: Expression) -> bool:
+    """Adds the cut of a window to that of its input, if the input's rows are read where those of the window are kept:
+    one read serves both. Returns False if they are not."""
+    ways = [*_with_a_window(memo, cut.number, e.inputs[0])]
+    for shown, rows in ways:
+        some = memo.part(cut.op, (rows, cut.wanted), RULE, cut.pack)
+        memo.put(group, shown, (some,), RULE, cut.pack)
+    return bool(ways)
+
+
+def _is_of_content(memo: Memo, group: int) -> bool:
+    """True for rows that the view's content has."""
+    return any(isinstance(e.op, ResultScan) for e in memo.group(group).expressions)
+
+
+def _cut_joined_states(memo: Memo) -> None:
+    """Adds joins of changes with those rows of states that have a key of the change: fewer rows are merged."""
+    for group in [*memo.live_groups()]:
+        for e in [e for e in group.expressions if isinstance(e.op, Join)]:
+            assert isinstance(e.op, Join)
+            abouts = [memo.group(i).about for i in e.inputs]
+            changes = [n for n, about in enumerate(abouts) if about is not None and about[1].kind == DELTA]
+            if len(changes) != 1 or (e.op.kind not in INTO_STATES or (e.op.kind != "inner" and changes != [0])):
+                continue
+            inputs = [_met(memo, e, changes[0], n, about) for n, about in enumerate(abouts)]
+            if inputs != [memo.find(i) for i in e.inputs]:
+                memo.put(group.number, e.op, tuple(inputs), RULE, e.pack)
+
+
+def _met(memo: Memo, e: Expression, change: int, n: int, about: tuple[int, Form] | None) -> int:
+    """The group of a join's input `n`, cut by the keys of the input `change` if it is merged from pieces of a state."""
+    assert isinstance(e.op, Join)
+    rows, changed = memo.find(e.inputs[n]), memo.find(e.inputs[change])
+    of = memo.group(changed).about
+    if n == change or about is None or of is None or about[1].kind != SNAPSHOT or not _is_merged(memo, rows):
+        return rows
+    near, far = (frozenset(memo.tvrs[number].props.columns) for number in (of[0], about[0]))
+    pairs = equi_keys(e.op.condition, near, far, memo.query)
+    named = [(_met_column(memo, about[0], here, there), here, there) for here, there, _ in pairs]
+    if not named:
+        return rows
+    wanted = memo.part(Keys((tuple((c, here) for c, here, _ in named),)), (changed,), RULE, e.pack)
+    on = tuple((there, c) for c, _, there in named)
+    return memo.part(KeyFilter(on, any(safe for *_, safe in pairs)), (rows, wanted), RULE, e.pack)
+
+
+def _met_column(memo: Memo, number: int, here: Expr, there: Expr) -> int:
+    """The column for the values of an expression that a join equates with one over a relation."""
+    return memo.columns.fresh(("met", number, there), memo.columns.type_of(here), "key")
+
+
+def _is_merged(memo: Memo, rows: int) -> bool:
+    """True for rows that are merged from pieces of a state."""
+    merged = (pieces for _, rows in _over(memo, rows, Unsign, Final) for _, pieces in _over(memo, rows, Net, Merge))
+    return any(isinstance(e.op, StateScan) for pieces in merged for e in memo.group(pieces).expressions)
 
 
 def _over(memo: Memo, group: int, *kinds: type[Op]) -> list[tuple[Op, int]]:

@@ -28,6 +28,7 @@ from tidemill.plan.ops import (
     StateScan,
     Sum,
     Unsign,
+    Window,
 )
 from tidemill.plan.tree import Tree
 from tidemill.rule.build import node
@@ -315,6 +316,23 @@ def keep_result(memo: Memo, root: int) -> None:
         if len({c for c, _ in fields}) < len(fields):
             fields = list({c: (c, f) for c, f in fields}.values())
         number = inputs[0]
+
+
+def keep_below_windows(memo: Memo) -> None:
+    """Adds, where rows of a window are read, reads of its input: a window adds columns to rows and keeps them all.
+
+    An input that is not reproducible is left to its own state.
+    """
+    for relation in memo.tvrs:
+        op, inputs = relation.expressions[0]
+        below = memo.tvrs[inputs[0]].props if isinstance(op, Window) else None
+        if below is None or not below.reproducible or not set(below.columns) <= set(relation.props.columns):
+            continue
+        for time in sorted({memo.timeline.unchanged_until(below.sources, t) for t in memo.timeline.moments}):
+            rows = memo.form(relation.number, at(SNAPSHOT, time))
+            if any(e.rule in {READ_STATE, READ_RESULT} for e in memo.group(rows).expressions):
+                shown = Project(tuple((c, Col(c)) for c in below.columns))
+                memo.put(memo.form(inputs[0], at(SNAPSHOT, time)), shown, (rows,), READ_RESULT, CORE)
 
 
 def advance(memo: Memo, candidate: Candidate, span: Span) -> int:

@@ -31,6 +31,7 @@ from tidemill.search.space.seed import (
     candidates,
     compose,
     keep,
+    keep_below_windows,
     keep_held,
     keep_result,
     read_from,
@@ -235,6 +236,7 @@ def explore_space(
         keep_result(memo, root)
     if kept.held:
         keep_held(memo, root, kept.held)
+    keep_below_windows(memo)
     compose(memo)
     push_cuts(memo)
     sizes = SizeInputs(memo, model, tuple(steps))

@@ -90,7 +90,8 @@ object Bridge {
         session.withActive(f(session, asked))
       }
       val answer: JObject = outcome.fold(failed, answered => JObject("ok" -> answered))
-      compact(render(if (cost.jobs == 0) answer else answer ~ ("jobs" -> cost.jobs) ~ ("cpu_ms" -> cost.cpuMillis)))
+      val told = ("jobs" -> cost.jobs) ~ ("cpu_ms" -> cost.cpuMillis) ~ ("rows_read" -> cost.rowsRead)
+      compact(render(if (cost.jobs == 0) answer else answer ~ told))
     } catch {
       case e: ControlThrowable => throw e
       case e: VirtualMachineError => throw e

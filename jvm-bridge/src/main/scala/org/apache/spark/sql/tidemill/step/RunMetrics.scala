@@ -6,25 +6,49 @@ import scala.collection.mutable
 import scala.util.Try
 import scala.util.control.NonFatal
 
-import org.apache.spark.{JobExecutionStatus, SparkContext}
+import org.apache.spark.{JobExecutionStatus, SparkContext, Success}
 import org.apache.spark.scheduler._
+import org.apache.spark.sql.execution.SQLExecution
+import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart
 
-/** What the jobs of one call cost. CPU in milliseconds, all attempts of all tasks. */
-final case class RunCost(jobs: Int, cpuMillis: Long)
+/**
+ * What the jobs of one call cost. CPU in milliseconds, all attempts of all tasks. `rowsRead`: rows that steps of runs
+ * read from files, after what files leave out by their statistics; each task once, however often it was tried.
+ */
+final case class RunCost(jobs: Int, cpuMillis: Long, rowsRead: Long)
 
 /** Sums up the tasks of the jobs that carry one tag, and knows which of them run. */
 private final class CostListener(tag: String) extends SparkListener {
   private val stages = mutable.HashSet.empty[Int]
   private val running = mutable.HashSet.empty[Long]
+  private val executions = mutable.HashMap.empty[Int, Long]
+  private val counted = mutable.HashSet.empty[(Int, Int)]
+  private val rows = mutable.HashMap.empty[Long, Long].withDefaultValue(0L)
+  private var step = Long.MaxValue
   private var jobs = 0
   private var nanos = 0L
 
   override def onJobStart(start: SparkListenerJobStart): Unit = synchronized {
-    val tags = Option(start.properties).flatMap(p => Option(p.getProperty(SparkContext.SPARK_JOB_TAGS)))
-    if (tags.exists(_.split(SparkContext.SPARK_JOB_TAGS_SEP).contains(tag))) {
+    def property(name: String): Option[String] = Option(start.properties).flatMap(p => Option(p.getProperty(name)))
+    val tags = property(SparkContext.SPARK_JOB_TAGS).toSeq.flatMap(_.split(SparkContext.SPARK_JOB_TAGS_SEP))
+    if (tags.contains(tag)) {
       jobs += 1
       stages ++= start.stageIds
+      property(SQLExecution.EXECUTION_ID_KEY).foreach(id => start.stageIds.foreach(executions(_) = id.toLong))
     }
+  }
+
+  /**
+   * The step's own execution is the first under its tag. Those below it are of Delta, which reads its logs; they get
+   * later numbers, though they may start earlier.
+   */
+  override def onOtherEvent(event: SparkListenerEvent): Unit = event match {
+    case start: SparkListenerSQLExecutionStart =>
+      synchronized {
+        val ofAStep = start.jobTags.contains(tag) && start.jobTags.exists(_.startsWith(RunMetrics.StepTag))
+        if (ofAStep) step = math.min(step, start.executionId)
+      }
+    case _ =>
   }
 
   override def onTaskStart(start: SparkListenerTaskStart): Unit = synchronized {
@@ -35,12 +59,15 @@ private final class CostListener(tag: String) extends SparkListener {
     running -= end.taskInfo.taskId
     if (stages.contains(end.stageId) && end.taskMetrics != null) {
       nanos += end.taskMetrics.executorCpuTime + end.taskMetrics.executorDeserializeCpuTime
+      val task = (end.stageId, end.taskInfo.partitionId)
+      if (end.reason == Success && counted.add(task))
+        executions.get(end.stageId).foreach(rows(_) += end.taskMetrics.inputMetrics.recordsRead)
     }
   }
 
   def idle: Boolean = synchronized(running.isEmpty)
 
-  def cost: RunCost = synchronized(RunCost(jobs, nanos / 1000000L))
+  def cost: RunCost = synchronized(RunCost(jobs, nanos / 1000000L, rows(step)))
 }
 
 object RunMetrics {
@@ -49,11 +76,15 @@ object RunMetrics {
   private val BusPatience = 5000L
   private val EndPatience = 10000L
 
+  /** How the tags of jobs begin that a step of a run starts. */
+  private[step] val StepTag = "tidemill-step-"
+
   /**
-   * Runs `body`, and after a failure, also of its thread's being interrupted, ends what still runs of it: no late task
-   * may write into a place cleaned up. A job ends at once when it is cancelled, its tasks when they come to notice.
+   * Runs the step `body`, and after a failure, also of its thread's being interrupted, ends what still runs of it: no
+   * late task may write into a place cleaned up. A job ends at once when it is cancelled, its tasks when they come to
+   * notice.
    */
-  def untilEnd[T](context: SparkContext)(body: => T): T = tagged(context) { (tag, listener) =>
+  def untilEnd[T](context: SparkContext)(body: => T): T = tagged(context, StepTag) { (tag, listener) =>
     try body
     catch {
       case e: Throwable =>
@@ -82,7 +113,7 @@ object RunMetrics {
    * back.
    */
   def measured[T](context: SparkContext, description: Option[String])(body: => T): (Either[Throwable, T], RunCost) =
-    tagged(context) { (_, listener) =>
+    tagged(context, "tidemill-call-") { (_, listener) =>
       val before = context.getLocalProperty(SparkContext.SPARK_JOB_DESCRIPTION)
       val jobs = jobsSoFar(context)
       description.foreach(context.setJobDescription)
@@ -90,7 +121,7 @@ object RunMetrics {
         try Right(body)
         catch { case NonFatal(e) => Left(e); case e: InterruptedException => Left(e) }
         finally if (description.isDefined) context.setJobDescription(before)
-      if (jobsSoFar(context) == jobs) (outcome, RunCost(0, 0L))
+      if (jobsSoFar(context) == jobs) (outcome, RunCost(0, 0L, 0L))
       else {
         // The bus is asynchronous: the last task's end may still be on its way. Behind a stuck listener of someone
         // else's the cost may come out too low; that is no reason to fail.
@@ -107,9 +138,9 @@ object RunMetrics {
 
   private val jobsMethod = classOf[DAGScheduler].getMethod("numTotalJobs")
 
-  /** Runs `body` under a job tag of its own, with a listener to the jobs that carry it. */
-  private def tagged[T](context: SparkContext)(body: (String, CostListener) => T): T = {
-    val tag = s"tidemill-${UUID.randomUUID()}"
+  /** Runs `body` under a job tag of its own, which begins as told, with a listener to the jobs that carry it. */
+  private def tagged[T](context: SparkContext, prefix: String)(body: (String, CostListener) => T): T = {
+    val tag = s"$prefix${UUID.randomUUID()}"
     val listener = new CostListener(tag)
     context.addSparkListener(listener)
     context.addJobTag(tag)
