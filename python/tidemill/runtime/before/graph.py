@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from tidemill.errors import TidemillError
 from tidemill.runtime.before import analysis, sessions
 from tidemill.runtime.storage.files import Files
 from tidemill.runtime.view import catalog, views
-from tidemill.runtime.view.catalog import SESSION_CATALOG
+from tidemill.runtime.view.catalog import SESSION_CATALOG, CatalogEntry
 from tidemill.runtime.view.views import View
 
 Source = Mapping[str, Any]
@@ -21,12 +21,24 @@ Source = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ViewNode:
-    """A view as analysed now in its working session; `upstream`: locations of the views it reads, by source number."""
+    """A view as analysed now in its working session `working`, a clone of the caller's session `jvm`.
+
+    `upstream`: the locations of the views that it reads, by source number; only of those that are refreshed with it.
+    """
 
     view: View
+    jvm: Jvm
     working: Jvm
     document: analysis.Document
     upstream: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A view by its qualified name, and why it could not be refreshed."""
+
+    name: tuple[str, ...]
+    error: Exception
 
 
 @contextmanager
@@ -50,10 +62,48 @@ def opened(jvm: Jvm, view: View) -> Iterator[list[ViewNode]]:
             upstream = {s["source"]: _upstream(jvm, s) for s in document["sources"] if s["kind"] == "view"}
             for below in upstream.values():
                 visit(below, (*path, one))
-            found[one.location] = ViewNode(one, working, document, {n: v.location for n, v in upstream.items()})
+            found[one.location] = ViewNode(one, jvm, working, document, {n: v.location for n, v in upstream.items()})
 
         visit(view, ())
         yield list(found.values())
+
+
+@contextmanager
+def opened_each(
+    jvm: Jvm, entries: Iterable[CatalogEntry], interrupted: Callable[[], bool]
+) -> Iterator[tuple[list[ViewNode], dict[str, Failed]]]:
+    """Yields the views of catalog entries, and by location those that cannot be opened or analysed, with the error.
+
+    Each view has a session handle of its own (`Jvm.apart` with `interrupted`). What is not among the entries counts as
+    no upstream view.
+    """
+    files = Files(jvm)
+    locations = {files.qualify(entry.location or ""): entry for entry in entries}
+    with ExitStack() as stack:
+        nodes: list[ViewNode] = []
+        failed: dict[str, Failed] = {}
+        for location, entry in locations.items():
+            own = jvm.apart(interrupted)
+            try:
+                view = views.open_entry(own, entry)
+                working = sessions.working(own, view.definition.settings)
+                document = stack.enter_context(analysis.analysed_again(working, view.definition, view.head))
+                read = {s["source"]: _location(jvm, files, s) for s in document["sources"] if s["kind"] == "view"}
+            except (TidemillError, JvmFailure) as failure:
+                failed[location] = Failed(entry.name, failure)
+                continue
+            upstream = {n: found for n, found in read.items() if found in locations}
+            nodes.append(ViewNode(view, own, working, document, upstream))
+        yield nodes, failed
+
+
+def _location(jvm: Jvm, files: Files, source: Source) -> str | None:
+    """Returns the location of the view of a source entry; None if it is gone."""
+    table = source["location"]["table"]
+    if table is None:
+        return files.qualify(source["location"]["root"])
+    entry = catalog.lookup(jvm, (SESSION_CATALOG, *table))
+    return files.qualify(entry.location) if entry is not None and entry.location is not None else None
 
 
 @contextmanager
