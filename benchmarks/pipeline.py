@@ -1,8 +1,9 @@
 """The data and views of the pipeline: a brokerage after TPC-DI's public specification, made by SQL from row numbers.
 
-There are three batches: all that happened in 700 days, and then two days of about one row in a hundred each. A table
-holds what came, in the order of time: events of customers and accounts in full or with the changed fields alone,
-filings of companies, states of trades, prices, cash, watches. Employees and prospects are changed in place.
+The first batch is all that happened in 700 days; each later one is a day, of about one row in a hundred. A table holds
+what came, in the order of time: events of customers and accounts in full or with the changed fields alone, filings of
+companies, states of trades, prices, cash, watches. Customers and companies are there from the first day on. Employees
+and prospects are changed in place.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ class Data:
                    if(new OR action = 'ADDACCT', CAST({rolled("status", 3)} AS INT), NULL) AS tax_status
             FROM (SELECT id, new, c, action, {FIRST} + make_dt_interval(0, 0, 0, second) AS ts,
                          action = 'UPDCUST' AS of_customer, action = 'UPDCUST' AND {rolled("named", 4)} = 0 AS named
-                  FROM (SELECT id, {new} AS new, {customer} AS c, {second} AS second,
+                  FROM (SELECT id, {new} AS new, {customer} AS c, if(id < {2 * count}, id, {second}) AS second,
                                CASE WHEN {new} THEN 'NEW' {added} ELSE {kind} END AS action
                         FROM range({first}, {last})))"""
 
@@ -198,7 +199,7 @@ class Data:
         yield (
             "company_filings",
             f"""SELECT CAST(id % {self.companies} AS BIGINT) AS cik,
-                {FIRST} + make_dt_interval(0, 0, 0, {second}) AS pts,
+                {FIRST} + make_dt_interval(0, 0, 0, if(id < {self.companies}, id, {second})) AS pts,
                        concat(' Company', id % {self.companies}) AS company_name,
                        {picked("st", "ACTV", "ACTV", "INAC")} AS status,
                        CAST(id % {self.companies} % 20 AS INT) AS industry_id,
@@ -210,7 +211,8 @@ class Data:
         first, last, second = self._rows(batch, 2 * self.symbols)
         yield (
             "security_filings",
-            f"""SELECT concat('S', id % {self.symbols}) AS symbol, {FIRST} + make_dt_interval(0, 0, 0, {second}) AS pts,
+            f"""SELECT concat('S', id % {self.symbols}) AS symbol,
+                       {FIRST} + make_dt_interval(0, 0, 0, if(id < {self.symbols}, id, {second})) AS pts,
                        {picked("issue", "COMMON", "PREF")} AS issue_type, 'ACTV' AS status,
                        concat('Security', id % {self.symbols}) AS name,
                        {picked("ex", "NYSE", "NASDAQ", "AMEX")} AS exchange,
