@@ -182,7 +182,8 @@ def nothing_happened(spark: SparkSession, root: Path, before: set[str]) -> None:
     assert difference(spark, "v", QUERY) == (0, 0)
 
 
-def test_ctrl_c_in_a_driver_ends_the_job(spark: SparkSession, events: str) -> None:
+@pytest.mark.parametrize("statement", ["REFRESH INCREMENTAL VIEW v", "REFRESH INCREMENTAL VIEWS"])
+def test_ctrl_c_in_a_driver_ends_the_job(spark: SparkSession, events: str, statement: str) -> None:
     """The main thread waits for the statement, and is called back by it."""
     root = location_of(spark, "v")
     for _ in insert_slow_rows(spark):
@@ -196,7 +197,7 @@ def test_ctrl_c_in_a_driver_ends_the_job(spark: SparkSession, events: str) -> No
         thread = threading.Thread(target=press)
         thread.start()
         try:
-            spark.sql("REFRESH INCREMENTAL VIEW v")
+            spark.sql(statement)
             ended.set()
             thread.join()
             time.sleep(1)  # for the signal that has been sent

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.errors import TidemillError
@@ -41,6 +42,12 @@ class Failed:
     error: Exception
 
 
+Each: TypeAlias = Callable[
+    [Callable[[CatalogEntry], ViewNode | Failed], Iterable[CatalogEntry]], Iterable[ViewNode | Failed]
+]
+"""Calls a function for each entry. Returns what it returned, in their order."""
+
+
 @contextmanager
 def opened(jvm: Jvm, view: View) -> Iterator[list[ViewNode]]:
     """Yields `view` and all its upstream views, each after its own upstream views; `view` is the last.
@@ -70,31 +77,34 @@ def opened(jvm: Jvm, view: View) -> Iterator[list[ViewNode]]:
 
 @contextmanager
 def opened_each(
-    jvm: Jvm, entries: Iterable[CatalogEntry], interrupted: Callable[[], bool]
+    jvm: Jvm, entries: Iterable[CatalogEntry], interrupted: Callable[[], bool], each: Each
 ) -> Iterator[tuple[list[ViewNode], dict[str, Failed]]]:
     """Yields the views of catalog entries, and by location those that cannot be opened or analysed, with the error.
 
     Each view has a session handle of its own (`Jvm.apart` with `interrupted`). What is not among the entries counts as
-    no upstream view.
+    no upstream view. `each`: `map`, or what does the same in several threads.
     """
-    files = Files(jvm)
-    locations = {files.qualify(entry.location or ""): entry for entry in entries}
+    files, cloning = Files(jvm), threading.Lock()
+    # An entry without a location is none of a view that can be opened.
+    locations = {files.qualify(entry.location) if entry.location else ".".join(entry.name): entry for entry in entries}
     with ExitStack() as stack:
-        nodes: list[ViewNode] = []
-        failed: dict[str, Failed] = {}
-        for location, entry in locations.items():
+
+        def opened_one(entry: CatalogEntry) -> ViewNode | Failed:
             own = jvm.apart(interrupted)
             try:
                 view = views.open_entry(own, entry)
-                working = sessions.working(own, view.definition.settings)
+                with cloning:  # they are clones of one session
+                    working = sessions.working(own, view.definition.settings)
                 document = stack.enter_context(analysis.analysed_again(working, view.definition, view.head))
-                read = {s["source"]: _location(jvm, files, s) for s in document["sources"] if s["kind"] == "view"}
+                read = {s["source"]: _location(own, files, s) for s in document["sources"] if s["kind"] == "view"}
             except (TidemillError, JvmFailure) as failure:
-                failed[location] = Failed(entry.name, failure)
-                continue
+                return Failed(entry.name, failure)
             upstream = {n: found for n, found in read.items() if found in locations}
-            nodes.append(ViewNode(view, own, working, document, upstream))
-        yield nodes, failed
+            return ViewNode(view, own, working, document, upstream)
+
+        found = dict(zip(locations, each(opened_one, locations.values()), strict=True))
+        nodes = [one for one in found.values() if isinstance(one, ViewNode)]
+        yield nodes, {location: one for location, one in found.items() if isinstance(one, Failed)}
 
 
 def _location(jvm: Jvm, files: Files, source: Source) -> str | None:

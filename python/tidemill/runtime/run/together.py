@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.errors import TidemillError
@@ -25,6 +26,8 @@ from tidemill.runtime.view.catalog import CatalogEntry
 from tidemill.runtime.view.history import RunRow
 from tidemill.settings import PlannerSettings
 
+T = TypeVar("T")
+R = TypeVar("R")
 _LOG = logging.getLogger("tidemill")
 PATIENCE = 0.2
 """Seconds after which the statement looks if it was cancelled, while runs are under way."""
@@ -48,12 +51,14 @@ def refreshed(jvm: Jvm, entries: Sequence[CatalogEntry]) -> Answer:
     OPERATION_CANCELED, if the statement was cancelled: runs that are under way then end, and no other begins.
     """
     settings, stop = sessions.planner_settings(jvm), threading.Event()
+    most = settings.side_by_side if jvm.has_threads else 1
+    each = map if most == 1 else partial(_in_threads, jvm, most)
     for _ in range(ATTEMPTS):
-        with graph.opened_each(jvm, entries, stop.is_set) as (nodes, failed):
+        with graph.opened_each(jvm, entries, stop.is_set, each) as (nodes, failed):
             positions, moved = _pinned_each(jvm, nodes, failed)
             if moved is None:
                 sound = [node for node in nodes if node.view.location not in failed]
-                return _Together(jvm, sound, positions, settings, dict(failed), stop).run()
+                return _Together(jvm, sound, positions, settings, dict(failed), stop, most).run()
     raise TidemillError("TIDEMILL_SOURCE_MOVED", {"view": ", ".join(_text(e.name) for e in entries), "source": moved})
 
 
@@ -80,6 +85,7 @@ class _Together:
     settings: PlannerSettings
     failed: dict[str, Failed]
     stop: threading.Event
+    most: int
     done: dict[str, RunOutcome] = field(default_factory=dict)
     rows: dict[str, RunRow] = field(default_factory=dict)
 
@@ -96,15 +102,14 @@ class _Together:
     def _run_all(self, heights: Mapping[str, int]) -> None:
         waiting = sorted(self.nodes, key=lambda node: -heights[node.view.location])
         running: dict[Future[RunOutcome], ViewNode] = {}
-        most = self.settings.side_by_side if self.jvm.has_threads else 1
         cancelled: Exception | None = None
-        with ThreadPoolExecutor(most) as pool:
+        with ThreadPoolExecutor(self.most) as pool:
             submit: Callable[[ViewNode], Future[RunOutcome]] = partial(_here, self._refresh)
-            if most > 1:
-                work = self._in_thread()
+            if self.most > 1:
+                work = _in_thread(self.jvm, self._refresh)
                 submit = lambda node: pool.submit(work, node)  # noqa: E731
             while running or (waiting and not self.stop.is_set()):
-                waiting = self._begin(waiting, running, submit, most)
+                waiting = self._begin(waiting, running, submit)
                 if not running:
                     break
                 for future in wait(running, PATIENCE, FIRST_COMPLETED).done:
@@ -122,7 +127,6 @@ class _Together:
         waiting: Sequence[ViewNode],
         running: dict[Future[RunOutcome], ViewNode],
         submit: Callable[[ViewNode], Future[RunOutcome]],
-        most: int,
     ) -> list[ViewNode]:
         """Begins the runs of views whose upstream views are done. Returns those that still wait."""
         left: list[ViewNode] = []
@@ -130,21 +134,12 @@ class _Together:
             below = set(node.upstream.values())
             if broken := next((self.failed[u] for u in node.upstream.values() if u in self.failed), None):
                 self._fail(node, _UpstreamFailedError(_text(broken.name), node, broken.error))
-            elif below <= self.done.keys() and len(running) < most and not self.stop.is_set():
+            elif below <= self.done.keys() and len(running) < self.most and not self.stop.is_set():
                 running[submit(node)] = node
             else:
                 left.append(node)
         # A view above one that was found to be broken just now may stand before it.
-        return left if len(left) == len(waiting) or running else self._begin(left, running, submit, most)
-
-    def _in_thread(self) -> Callable[[ViewNode], RunOutcome]:
-        properties = self.jvm.thread_properties()
-
-        def work(node: ViewNode) -> RunOutcome:
-            with self.jvm.in_thread(properties):
-                return self._refresh(node)
-
-        return work
+        return left if len(left) == len(waiting) or running else self._begin(left, running, submit)
 
     def _refresh(self, node: ViewNode) -> RunOutcome:
         view = node.view
@@ -187,6 +182,23 @@ class _UpstreamFailedError(TidemillError):
     def __init__(self, upstream: str, node: ViewNode, error: Exception) -> None:
         parameters = {"upstream": upstream, "view": node.view.definition.qualified, "reason": _message(error)}
         super().__init__("TIDEMILL_UPSTREAM_FAILED", parameters)
+
+
+def _in_thread(jvm: Jvm, work: Callable[[T], R]) -> Callable[[T], R]:
+    """Returns `work` for threads of a pool, whose jobs then are the caller's."""
+    properties = jvm.thread_properties()
+
+    def working(item: T) -> R:
+        with jvm.in_thread(properties):
+            return work(item)
+
+    return working
+
+
+def _in_threads(jvm: Jvm, most: int, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Calls `work` for each item, so many at a time. Returns what it returned, in their order."""
+    with ThreadPoolExecutor(most) as pool:
+        return list(pool.map(_in_thread(jvm, work), items))
 
 
 def _here(work: Callable[[ViewNode], RunOutcome], node: ViewNode) -> Future[RunOutcome]:
