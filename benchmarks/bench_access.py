@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from pyspark.sql import SparkSession
@@ -40,13 +40,36 @@ START = "TIMESTAMP'2026-01-01'"
 FEED = "TBLPROPERTIES (delta.enableChangeDataFeed = true)"
 
 
+class Changes:
+    """The changes of one table after the other: new rows behind the newest, updates spread over all."""
+
+    def __init__(self, spark: SparkSession, facts: int) -> None:
+        self._spark, self._facts, self._made = spark, facts, 0
+
+    def apply(self, size: int) -> None:
+        """`size` new facts, an event for each and half as many for older ones, `size` / 10 facts updated."""
+        self._made += 1
+        new = 10 * self._facts + 100_000 * self._made
+        old = f"id * 7919 % {self._facts}"
+        event = 30 * self._facts + 300_000 * self._made
+        of = f"if(id < {event + size}, id - {event} + {new}, {old})"
+        self._spark.sql(f"INSERT INTO facts {facts_of(new, new + size)}")
+        self._spark.sql(f"INSERT INTO events {events_of(event, event + size * 3 // 2, of)}")
+        step = self._facts // (size // 10)
+        some = f"f_id < {self._facts} AND f_id % {step} = {self._made % step}"
+        self._spark.sql(f"UPDATE facts SET price = price + 1 WHERE {some}")
+
+
+Base: TypeAlias = tuple[SparkSession, int, Changes]
+
+
 @pytest.fixture(scope="module", params=[1, 10], ids=["base", "tenfold"])
-def base(request: pytest.FixtureRequest) -> Iterator[tuple[SparkSession, int]]:
-    """A session with the tables, and the number of facts in them."""
+def base(request: pytest.FixtureRequest) -> Iterator[Base]:
+    """A session with the tables, the number of facts in them, and what changes them."""
     spark = fresh_session(BUILD / "bench" / "access", {"spark.sql.session.timeZone": "UTC"})
     facts = max(20_000, int(400_000 * SCALE)) * int(request.param)
     load(spark, facts)
-    yield spark, facts
+    yield spark, facts, Changes(spark, facts)
     spark.stop()
 
 
@@ -74,32 +97,11 @@ def events_of(first: int, last: int, fact: str) -> str:
                       CAST(id AS STRING) AS note FROM range({first}, {last})"""
 
 
-class Changes:
-    """The changes of one table after the other: new rows behind the newest, updates spread over all."""
-
-    def __init__(self, spark: SparkSession, facts: int) -> None:
-        self._spark, self._facts, self._made = spark, facts, 0
-
-    def apply(self, size: int) -> None:
-        """`size` new facts, an event for each and half as many for older ones, `size` / 10 facts updated."""
-        self._made += 1
-        new = 10 * self._facts + 100_000 * self._made
-        old = f"id * 7919 % {self._facts}"
-        event = 30 * self._facts + 300_000 * self._made
-        of = f"if(id < {event + size}, id - {event} + {new}, {old})"
-        self._spark.sql(f"INSERT INTO facts {facts_of(new, new + size)}")
-        self._spark.sql(f"INSERT INTO events {events_of(event, event + size * 3 // 2, of)}")
-        step = self._facts // (size // 10)
-        self._spark.sql(
-            f"UPDATE facts SET price = price + 1 WHERE f_id < {self._facts} AND f_id % {step} = {self._made}"
-        )
-
-
 @pytest.mark.parametrize("results", FORMATS)
 @pytest.mark.parametrize("query", QUERIES)
-def test_access(benchmark: BenchmarkFixture, base: tuple[SparkSession, int], query: str, results: str) -> None:
-    spark, facts = base
-    name, changes = f"{query}_{results}", Changes(spark, facts)
+def test_access(benchmark: BenchmarkFixture, base: Base, query: str, results: str) -> None:
+    spark, facts, changes = base
+    name = f"{query}_{results}"
     spark.sql(f"CREATE INCREMENTAL VIEW {name} USING {results} REFRESH POLICY INCREMENTAL AS {QUERIES[query]}")
     full = [run(spark, f"REFRESH INCREMENTAL VIEW {name} FULL") for _ in range(FULL_RUNS + 1)][1:]
     for size in CHANGES:  # compiles their code
