@@ -26,7 +26,10 @@ def main() -> int:
     parser.add_argument("--queries", default="", help="numbers, separated by commas; default: all that have a text")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each kind of change; the table has medians")
     parser.add_argument(
-        "--policy", choices=("AUTO", "STRICT"), default="STRICT", help="refresh policy of the views of tpch and tpcds"
+        "--policy",
+        choices=("AUTO", "STRICT"),
+        default="STRICT",
+        help="refresh policy of the views of tpch, tpcds and pipeline",
     )
     parser.add_argument(
         "--only", default="", help="tests whose names pytest -k selects by this; the rest of the page stays"

@@ -67,6 +67,8 @@ def fresh_session(folder: Path, confs: Mapping[str, str]) -> SparkSession:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.ui.retainedExecutions", "50")  # texts of large plans; Spark keeps 1,000
+        .config("spark.ui.retainedJobs", "10000")  # what is measured at once must still be known: a pipeline has many
+        .config("spark.ui.retainedStages", "20000")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.shuffle.partitions", "8")
         .config("spark.databricks.delta.snapshotPartitions", "2")

@@ -7,11 +7,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import report_tempura, report_upkeep, report_views
+from benchmarks import report_access, report_pipeline, report_tempura, report_upkeep, report_views
 from benchmarks.data import ROOT
 
 PAGE = ROOT / "docs" / "benchmarks.md"
-REPORTS = {"tempura": report_tempura, "tpcds": report_views, "tpch": report_views, "upkeep": report_upkeep}
+REPORTS = {
+    "access": report_access,
+    "pipeline": report_pipeline,
+    "tempura": report_tempura,
+    "tpcds": report_views,
+    "tpch": report_views,
+    "upkeep": report_upkeep,
+}
 """By benchmark what makes sections of its figures."""
 Figures = dict[str, Any]
 

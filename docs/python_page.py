@@ -30,6 +30,7 @@ view.toDF().show()
 FUNCTIONS = (
     tidemill.configure,
     tidemill.create_incremental_view,
+    tidemill.refresh_incremental_views,
     tidemill.on_demand,
     tidemill.at,
     tidemill.expected,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tidemill.view import create_incremental_view as create_incremental_view
     from tidemill.view import expected as expected
     from tidemill.view import on_demand as on_demand
+    from tidemill.view import refresh_incremental_views as refresh_incremental_views
 
 __all__ = [
     "IncrementalView",
@@ -30,6 +31,7 @@ __all__ = [
     "create_incremental_view",
     "expected",
     "on_demand",
+    "refresh_incremental_views",
 ]
 
 _MODULES = {
@@ -40,6 +42,7 @@ _MODULES = {
     "create_incremental_view": "tidemill.view",
     "expected": "tidemill.view",
     "on_demand": "tidemill.view",
+    "refresh_incremental_views": "tidemill.view",
 }
 
 

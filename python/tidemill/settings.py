@@ -136,6 +136,14 @@ SETTINGS: tuple[Setting, ...] = (
         "that other statements do not wait for the interpreter. They are started when they are needed. 0: none.",
     ),
     Setting(
+        f"{PREFIX}refresh.sideBySide",
+        "count",
+        "4",
+        "session",
+        "The number of views that REFRESH INCREMENTAL VIEWS refreshes at a time, if they do not read each other. 1: "
+        "one after the other. A small run waits more than it computes, so more than the number of cores can pay.",
+    ),
+    Setting(
         f"{PREFIX}debug.requests",
         "string",
         NO_DEFAULT,
@@ -161,6 +169,7 @@ class PlannerSettings:
     rules_paths: tuple[str, ...] = ()
     debug_requests: str = ""
     tell_changes: bool = True
+    side_by_side: int = 4
 
     @classmethod
     def from_confs(cls, confs: Mapping[str, str]) -> "PlannerSettings":
@@ -199,6 +208,7 @@ class PlannerSettings:
             processes=_count(f"{PREFIX}search.processes", values[f"{PREFIX}search.processes"]),
             rules_paths=rules_paths,
             debug_requests=values[f"{PREFIX}debug.requests"],
+            side_by_side=max(1, _count(f"{PREFIX}refresh.sideBySide", values[f"{PREFIX}refresh.sideBySide"])),
             tell_changes=_boolean(f"{PREFIX}fullRuns.tellChanges", values[f"{PREFIX}fullRuns.tellChanges"]),
         )
 

@@ -18,7 +18,15 @@ from tidemill.sql.statements import AtTime, ColumnClause, Create, Expectation, O
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-__all__ = ["IncrementalView", "at", "complete", "create_incremental_view", "expected", "on_demand"]
+__all__ = [
+    "IncrementalView",
+    "at",
+    "complete",
+    "create_incremental_view",
+    "expected",
+    "on_demand",
+    "refresh_incremental_views",
+]
 
 
 def at(time: str, cost: float = 1.0, output: bool = True) -> Point:
@@ -98,6 +106,23 @@ def create_incremental_view(
     return IncrementalView(spark, parts)
 
 
+def refresh_incremental_views(
+    spark: SparkSession, database: str | None = None, pattern: str | None = None
+) -> builtins.list[Row]:
+    """REFRESH INCREMENTAL VIEWS: refreshes the views of a database (the current one by default), upstream ones first.
+
+    `pattern`: as in SHOW TABLES, such as 'sales*|returns'. Returns a row per view, with the columns of SHOW REFRESHES.
+    Raises TIDEMILL_REFRESHES_FAILED, after all others were refreshed, if a view fails.
+    """
+    return spark.sql(f"REFRESH INCREMENTAL VIEWS{_which(database, pattern)}").collect()
+
+
+def _which(database: str | None, pattern: str | None) -> str:
+    """Returns the clauses that say which views of a database are meant."""
+    where = f" IN {name_text(_parts(database))}" if database is not None else ""
+    return where + (f" LIKE {string_text(pattern)}" if pattern is not None else "")
+
+
 def _parts(name: str) -> tuple[str, ...]:
     """Returns the parts of a name as SQL writes it."""
     cursor = Cursor(name)
@@ -132,9 +157,7 @@ class IncrementalView:
 
         `pattern`: as in SHOW TABLES, such as 'sales*|returns'.
         """
-        where = f" IN {name_text(_parts(database))}" if database is not None else ""
-        where += f" LIKE {string_text(pattern)}" if pattern is not None else ""
-        rows = spark.sql(f"SHOW INCREMENTAL VIEWS{where}").collect()
+        rows = spark.sql(f"SHOW INCREMENTAL VIEWS{_which(database, pattern)}").collect()
         return [cls(spark, (row.namespace, row.viewName)) for row in rows]
 
     @property

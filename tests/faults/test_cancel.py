@@ -153,6 +153,26 @@ def test_a_cascade_is_cancelled(spark: SparkSession, events: str) -> None:
             return
 
 
+def test_views_side_by_side_are_cancelled(spark: SparkSession, events: str) -> None:
+    """Whoever cancels the caller's jobs ends the runs of all views. No other begins, and no view counts as failed."""
+    spark.sql(f"CREATE INCREMENTAL VIEW w REFRESH POLICY INCREMENTAL AS {QUERY} HAVING n > 0")
+    spark.sql("CREATE INCREMENTAL VIEW z REFRESH POLICY INCREMENTAL AS SELECT n, sum(s) AS s FROM v GROUP BY n")
+    for _ in insert_slow_rows(spark):
+        first = jobs_so_far(spark)
+        running = Statement(lambda: spark.sql("REFRESH INCREMENTAL VIEWS").collect())
+        wait_for(partial(runs_or_ended, spark, first, running), "a job")
+        spark.interruptAll()
+        error = running.ended()
+        for view in ("v", "w", "z"):
+            check(spark, view, "after cancelling")
+        if error is not None:
+            assert "[SPARK_JOB_CANCELLED]" in str(error) or "[OPERATION_CANCELED]" in str(error), error
+            assert running_tasks(spark) == 0
+            rows = spark.sql("REFRESH INCREMENTAL VIEWS").collect()
+            assert {row.kind for row in rows} <= {"INCREMENTAL", "NO_DATA"}
+            return
+
+
 def nothing_happened(spark: SparkSession, root: Path, before: set[str]) -> None:
     assert not spark.sparkContext.statusTracker().getActiveJobsIds()
     assert running_tasks(spark) == 0
@@ -162,7 +182,8 @@ def nothing_happened(spark: SparkSession, root: Path, before: set[str]) -> None:
     assert difference(spark, "v", QUERY) == (0, 0)
 
 
-def test_ctrl_c_in_a_driver_ends_the_job(spark: SparkSession, events: str) -> None:
+@pytest.mark.parametrize("statement", ["REFRESH INCREMENTAL VIEW v", "REFRESH INCREMENTAL VIEWS"])
+def test_ctrl_c_in_a_driver_ends_the_job(spark: SparkSession, events: str, statement: str) -> None:
     """The main thread waits for the statement, and is called back by it."""
     root = location_of(spark, "v")
     for _ in insert_slow_rows(spark):
@@ -176,7 +197,7 @@ def test_ctrl_c_in_a_driver_ends_the_job(spark: SparkSession, events: str) -> No
         thread = threading.Thread(target=press)
         thread.start()
         try:
-            spark.sql("REFRESH INCREMENTAL VIEW v")
+            spark.sql(statement)
             ended.set()
             thread.join()
             time.sleep(1)  # for the signal that has been sent

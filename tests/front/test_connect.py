@@ -62,7 +62,10 @@ def test_the_life_of_a_view(remote: SparkSession) -> None:
     assert (row.run, row.kind, row.rows_in) == (1, "INCREMENTAL", Row(inserts=2, deletes=0))
     frame.collect()  # the statement ran once
     assert [r.run for r in remote.sql("SHOW REFRESHES IN v").collect()] == [1, 0]
-    assert {tuple(r) for r in remote.table("v").collect()} == {(1, 10), (2, 7)}
+    remote.sql("INSERT INTO t VALUES (2, 1)")
+    (row,) = remote.sql("REFRESH INCREMENTAL VIEWS IN default").collect()
+    assert (row.run, row.kind) == (2, "INCREMENTAL")
+    assert {tuple(r) for r in remote.table("v").collect()} == {(1, 10), (2, 8)}
     plan = remote.sql("EXPLAIN INCREMENTAL VIEW v").first()
     assert plan is not None
     assert "kind: " in plan.plan

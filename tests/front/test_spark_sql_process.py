@@ -130,11 +130,19 @@ def test_a_view_from_a_file_of_statements(tmp_path: Path) -> None:
         "CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS SELECT a, sum(b) AS s FROM t GROUP BY a;\n"
         "INSERT INTO t VALUES (1, 5), (2, 7);\n"
         "REFRESH INCREMENTAL VIEW v;\n"
+        "CREATE INCREMENTAL VIEW above AS SELECT s FROM v WHERE s > 8;\n"
+        "INSERT INTO t VALUES (1, 0);\n"
+        "SET spark.tidemill.answers=text;\n"
+        "REFRESH INCREMENTAL VIEWS LIKE '*';\n"
         "SELECT * FROM v ORDER BY a;\n"
     )
     done = spark_sql(tmp_path, Path(sys.executable), "-f", str(file), PYTHONPATH=":.", SPARK_HOME=HOME)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-2:] == ["1\t10", "2\t7"]
+    *_, head, first, second, one, two = done.stdout.splitlines()
+    assert [one, two] == ["1\t10", "2\t7"]
+    assert head.split()[:4] == ["view", "run", "kind", "reason"]
+    assert first.split()[:3] == ["spark_catalog.default.v", "2", "INCREMENTAL"]
+    assert second.split()[0] == "spark_catalog.default.above"
     assert not seen.exists(), seen.read_text()
 
 

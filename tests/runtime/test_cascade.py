@@ -11,7 +11,7 @@ from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle, files_under, location_of
 from tidemill import IncrementalView
-from tidemill.runtime.run import cascade, perform
+from tidemill.runtime.run import perform, pins
 
 Refresh = Callable[..., Row]
 Fails = Callable[[str, str], PySparkException]
@@ -327,15 +327,15 @@ def test_an_upstream_that_another_writer_commits_first(
     spark: SparkSession, diamond: str, refresh: Refresh, fails: Fails, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spark.sql("INSERT INTO t VALUES (1, 99)")
-    pinned = cascade._pinned
+    pinned = pins.pinned
 
     def overtaken(*args: Any) -> Any:
-        monkeypatch.setattr(cascade, "_pinned", pinned)
+        monkeypatch.setattr(pins, "pinned", pinned)
         found = pinned(*args)
         refresh("big")
         return found
 
-    monkeypatch.setattr(cascade, "_pinned", overtaken)
+    monkeypatch.setattr(pins, "pinned", overtaken)
     error = fails("REFRESH INCREMENTAL VIEW both CASCADE", "TIDEMILL_UPSTREAM_FAILED")
     assert "TIDEMILL_CONCURRENT_REFRESH" in str(error)
     assert refresh("both", "CASCADE").kind == "INCREMENTAL"
@@ -346,7 +346,7 @@ def test_an_upstream_that_another_writer_commits_first(
 def test_a_table_made_anew_before_the_pin(
     spark: SparkSession, diamond: str, oracle: Oracle, refresh: Refresh, fails: Fails, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pinned = cascade._pinned
+    pinned = pins.pinned
     times = 1
 
     def replaced(*args: Any) -> Any:
@@ -358,11 +358,11 @@ def test_a_table_made_anew_before_the_pin(
             spark.sql("INSERT INTO t VALUES (4, 40)")
         return pinned(*args)
 
-    monkeypatch.setattr(cascade, "_pinned", replaced)
+    monkeypatch.setattr(pins, "pinned", replaced)
     refresh("both", "CASCADE")
     oracle("both", EXPANDED)
     assert runs_of(spark, "by_k") == [(1, "MANUAL", "FULL")]
-    times = cascade.ATTEMPTS
+    times = pins.ATTEMPTS
     error = fails("REFRESH INCREMENTAL VIEW both CASCADE", "TIDEMILL_SOURCE_MOVED")
     assert "both" in str(error)
     assert len(runs_of(spark, "by_k")) == 1

@@ -45,6 +45,13 @@ def test_a_history(zone: str) -> None:
     assert readable.of_history([], zone)[0].startswith("run  kind  reason")
 
 
+def test_runs_of_several_views() -> None:
+    failed = RUN | {"view": "d.w", "run": None, "kind": "FAILED", "reason": "DIVIDE_BY_ZERO", "rows_in": None}
+    head, *runs = readable.of_views([list(RUN.values()), list(failed.values())], "UTC")
+    assert head.split() == ["view", "run", "kind", "reason", "rows_in", "rows_out", "duration_ms", "jobs"]
+    assert runs[1].split() == ["d.w", "-", "FAILED", "DIVIDE_BY_ZERO", "-", "+3", "-0", "812", "4"]
+
+
 def test_what_create_did() -> None:
     began = RUN["started_at"]
     assert readable.of_create("v", None, began) == "v is created and not filled: the first REFRESH fills it"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.clientserver import JavaClient
 from py4j.java_gateway import GatewayClient, JavaClass, JavaObject
 
 from tidemill.errors import TidemillError
@@ -25,6 +27,12 @@ class JobCost:
     cpu_ms: float = 0.0
     steps_ms: float = 0.0
     rows_read: int = 0
+
+    def add(self, other: JobCost) -> None:
+        """Adds the cost of other jobs."""
+        self.jobs += other.jobs
+        self.cpu_ms += other.cpu_ms
+        self.steps_ms += other.steps_ms
 
     def take(self) -> JobCost:
         """Returns the cost so far, and begins anew."""
@@ -110,6 +118,46 @@ class Jvm:
         """Returns a clone of the session with these settings (None: unset). This session stays as it is."""
         session = self._bridge.cloneSession(self._session, json.dumps(dict(confs)))
         return Jvm(self._client, session, self._interrupted, self.statement, self.spent)
+
+    def apart(self, interrupted: Callable[[], bool]) -> Jvm:
+        """Returns the same session for a part of the call, whose jobs are counted apart.
+
+        `interrupted`: returns True once this part must begin nothing more, though the user did not interrupt the call.
+        """
+        return Jvm(self._client, self._session, lambda: self._interrupted() or interrupted(), self.statement)
+
+    @property
+    def cancelled(self) -> bool:
+        """True if the call must begin nothing more: the user interrupted it, or Spark the thread that executes it."""
+        if self._interrupted():
+            return True
+        return bool(JavaClass("java.lang.Thread", self._client).currentThread().isInterrupted())
+
+    @property
+    def has_threads(self) -> bool:
+        """True if each thread of this process has a thread of its own in the JVM (not with PYSPARK_PIN_THREAD=false).
+
+        Only then may several threads use the session at once: job groups and tags belong to a thread of the JVM.
+        """
+        return isinstance(self._client, JavaClient)
+
+    def thread_properties(self) -> JavaObject:
+        """Returns a copy of the local properties of this thread in the JVM: job group, tags, pool, description."""
+        return self._session.sparkContext().getLocalProperties().clone()
+
+    @contextmanager
+    def in_thread(self, properties: JavaObject) -> Iterator[None]:
+        """Lets a new thread work for the thread that `properties` are of, so that whoever cancels that one's jobs
+        cancels this one's too. At the end of the block the thread's connection to the JVM is closed."""
+        self._session.sparkContext().setLocalProperties(properties.clone())
+        try:
+            yield
+        finally:
+            connection = self._client.get_thread_connection()
+            if connection is not None:
+                with suppress(ValueError):  # py4j closes those that it still has in its list
+                    self._client.deque.remove(connection)
+                connection.close()
 
 
 def keep(client: GatewayClient, throwable: JavaObject) -> int:

@@ -16,11 +16,15 @@ NANOSECONDS = 1_000_000  # of a millisecond
 
 @dataclass(slots=True)
 class Measured:
-    """`cpu_ms`: executor CPU of all tasks, to run and to deserialise, with retries. `wall_ms`: the caller's time."""
+    """`cpu_ms`: executor CPU of all tasks, to run and to deserialise, with retries. `wall_ms`: the caller's time.
+
+    `rows_read`: rows that the tasks read from files.
+    """
 
     cpu_ms: float = 0.0
     jobs: int = 0
     wall_ms: float = 0.0
+    rows_read: int = 0
 
 
 class Measure:
@@ -42,7 +46,9 @@ class Measure:
         jobs = {number: stages for number, stages in self._jobs().items() if number not in self._before}
         self._measured.jobs = len(jobs)
         stages = {stage for of_job in jobs.values() for stage in of_job}
-        self._measured.cpu_ms = sum(map(self._stage_cpu, stages)) / NANOSECONDS
+        spent = [self._stage(stage) for stage in stages]
+        self._measured.cpu_ms = sum(nanoseconds for nanoseconds, _ in spent) / NANOSECONDS
+        self._measured.rows_read = sum(rows for _, rows in spent)
 
     def _jobs(self) -> dict[int, list[int]]:
         """Returns the stage ids of each job that the store still holds (the last 1,000)."""
@@ -51,8 +57,9 @@ class Measure:
         found = (jobs.apply(i) for i in range(jobs.size()))
         return {job.jobId(): [int(n) for n in job.stageIds().mkString(" ").split()] for job in found}
 
-    def _stage_cpu(self, stage: int) -> int:
-        """Returns the CPU nanoseconds of all attempts: 0 for a stage whose shuffle files were there already."""
+    def _stage(self, stage: int) -> tuple[int, int]:
+        """Returns CPU nanoseconds and rows read of all attempts: 0 if the shuffle files were there already."""
         attempts = self._context.statusStore().stageData(stage, False, None, False, None)
         found = (attempts.apply(i) for i in range(attempts.size()))
-        return sum(data.executorCpuTime() + data.executorDeserializeCpuTime() for data in found)
+        spent = [(data.executorCpuTime() + data.executorDeserializeCpuTime(), data.inputRecords()) for data in found]
+        return sum(nanoseconds for nanoseconds, _ in spent), sum(rows for _, rows in spent)

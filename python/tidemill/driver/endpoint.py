@@ -85,6 +85,8 @@ class Endpoint:
                 lines = [readable.of_create(".".join(statement["name"]), newest, began)]
             case "refresh":
                 lines = [line for row in answer["rows"] for line in readable.of_run(row, zone)]
+            case "refresh_views":
+                lines = readable.of_views(answer["rows"], zone)
             case _:
                 lines = readable.of_history(answer["rows"], zone)
         return {**answer, "rows": [[line] for line in lines]}

@@ -8,6 +8,7 @@ from tidemill.sql.statements import (
     Describe,
     Explain,
     Refresh,
+    RefreshViews,
     ShowCreate,
     ShowRefreshes,
     ShowViews,
@@ -53,6 +54,7 @@ REFRESH: AnswerColumns = [
 
 _COLUMNS: dict[type[Any], AnswerColumns] = {
     Refresh: REFRESH,
+    RefreshViews: REFRESH,
     ShowRefreshes: REFRESH,
     Verify: [["matches", "boolean", False], ["missing", "long", False], ["unexpected", "long", False]],
     Explain: [["plan", "string", False]],

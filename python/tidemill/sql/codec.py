@@ -30,6 +30,7 @@ from tidemill.sql.statements import (
     OnDemand,
     Point,
     Refresh,
+    RefreshViews,
     RenameTo,
     Resume,
     SetComment,
@@ -54,6 +55,7 @@ from tidemill.sql.statements import (
 _STATEMENTS: tuple[type[Any], ...] = (
     Create,
     Refresh,
+    RefreshViews,
     Verify,
     Explain,
     ShowViews,

@@ -9,16 +9,19 @@ from zoneinfo import ZoneInfo
 
 from tidemill.sql.answers import REFRESH, AnswerColumns
 
-KINDS = ("create", "refresh", "show_refreshes")
+KINDS = ("create", "refresh", "refresh_views", "show_refreshes")
 """The kinds of statements whose answers have a form as text."""
 _NAMES = [name for name, *_ in REFRESH]
+_OF_VIEWS = ("view", "run", "kind", "reason", "rows_in", "rows_out", "duration_ms", "jobs", "rows_read")
+"""The columns of REFRESH INCREMENTAL VIEWS that are shown."""
 _SHORT = ("run", "kind", "reason", "rows_in", "rows_out", "started_at", "duration_ms", "jobs", "rows_read", "methods")
 """The columns of SHOW REFRESHES that are shown."""
 
 
 def columns(kind: str) -> AnswerColumns:
     """Returns the columns of the answer to a statement of `KINDS`: one, of lines."""
-    return [["created" if kind == "create" else "refreshes" if kind == "show_refreshes" else "run", "string", False]]
+    names = {"create": "created", "refresh": "run", "refresh_views": "runs", "show_refreshes": "refreshes"}
+    return [[names[kind], "string", False]]
 
 
 def of_run(row: Sequence[Any], zone: str) -> list[str]:
@@ -29,9 +32,18 @@ def of_run(row: Sequence[Any], zone: str) -> list[str]:
 
 def of_history(rows: Sequence[Sequence[Any]], zone: str) -> list[str]:
     """Returns a table of runs, rows of SHOW REFRESHES, with the columns that are read most."""
-    places = [_NAMES.index(name) for name in _SHORT]
-    table = [[*_SHORT], *([_text(_NAMES[p], row[p], zone) for p in places] for row in rows)]
-    widths = [max(len(line[n]) for line in table) for n in range(len(_SHORT))]
+    return _table(_SHORT, rows, zone)
+
+
+def of_views(rows: Sequence[Sequence[Any]], zone: str) -> list[str]:
+    """Returns a table of the runs of several views, rows of REFRESH."""
+    return _table(_OF_VIEWS, rows, zone)
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[Any]], zone: str) -> list[str]:
+    places = [_NAMES.index(name) for name in names]
+    table = [[*names], *([_text(_NAMES[p], row[p], zone) for p in places] for row in rows)]
+    widths = [max(len(line[n]) for line in table) for n in range(len(names))]
     return ["  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
 
 

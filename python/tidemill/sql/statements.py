@@ -162,6 +162,15 @@ class Refresh:
 
 
 @dataclass(frozen=True, slots=True)
+class RefreshViews:
+    """All views of `database` (None: the current one) whose names match `pattern` (None: all)."""
+
+    kind: ClassVar[str] = "refresh_views"
+    database: Name | None = None
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Verify:
     kind: ClassVar[str] = "verify"
     name: Name
@@ -338,5 +347,16 @@ class Alter:
 
 
 Statement: TypeAlias = (
-    Create | Refresh | Verify | Explain | ShowViews | ShowRefreshes | ShowCreate | Describe | Alter | Vacuum | Drop
+    Create
+    | Refresh
+    | RefreshViews
+    | Verify
+    | Explain
+    | ShowViews
+    | ShowRefreshes
+    | ShowCreate
+    | Describe
+    | Alter
+    | Vacuum
+    | Drop
 )

@@ -26,7 +26,9 @@ from tidemill.sql.statements import (
     Describe,
     Drop,
     Explain,
+    Name,
     Refresh,
+    RefreshViews,
     RenameTo,
     Resume,
     SetComment,
@@ -49,7 +51,9 @@ from tidemill.sql.statements import (
 EXPLAIN_MODES = ("PLAN", "COST", "STATE", "MEMO", "JSON", "DOT")
 
 
-def read_refresh(cursor: Cursor) -> Refresh:
+def read_refresh(cursor: Cursor) -> Refresh | RefreshViews:
+    if cursor.take("REFRESH", "INCREMENTAL", "VIEWS"):
+        return RefreshViews(*_read_which(cursor))
     cursor.expect("REFRESH", "INCREMENTAL", "VIEW")
     name = cursor.names()
     options: dict[str, Any] = {}
@@ -105,9 +109,14 @@ def read_show(cursor: Cursor) -> ShowViews | ShowRefreshes | ShowCreate:
         name = cursor.names()
         return ShowRefreshes(name, cursor.integer() if cursor.take("LIMIT") else None)
     cursor.expect("INCREMENTAL", "VIEWS")
+    return ShowViews(*_read_which(cursor))
+
+
+def _read_which(cursor: Cursor) -> tuple[Name | None, str | None]:
+    """Reads which views are meant: a database and a pattern, both optional."""
     database = cursor.names() if cursor.take("FROM") or cursor.take("IN") else None
     pattern = cursor.string() if cursor.take("LIKE") or cursor.peek().kind == "string" else None
-    return ShowViews(database, pattern)
+    return database, pattern
 
 
 def read_describe(cursor: Cursor) -> Describe:

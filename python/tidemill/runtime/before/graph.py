@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.errors import TidemillError
 from tidemill.runtime.before import analysis, sessions
 from tidemill.runtime.storage.files import Files
 from tidemill.runtime.view import catalog, views
-from tidemill.runtime.view.catalog import SESSION_CATALOG
+from tidemill.runtime.view.catalog import SESSION_CATALOG, CatalogEntry
 from tidemill.runtime.view.views import View
 
 Source = Mapping[str, Any]
@@ -21,12 +22,30 @@ Source = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ViewNode:
-    """A view as analysed now in its working session; `upstream`: locations of the views it reads, by source number."""
+    """A view as analysed now in its working session `working`, a clone of the caller's session `jvm`.
+
+    `upstream`: the locations of the views that it reads, by source number; only of those that are refreshed with it.
+    """
 
     view: View
+    jvm: Jvm
     working: Jvm
     document: analysis.Document
     upstream: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A view by its qualified name, and why it could not be refreshed."""
+
+    name: tuple[str, ...]
+    error: Exception
+
+
+Each: TypeAlias = Callable[
+    [Callable[[CatalogEntry], ViewNode | Failed], Iterable[CatalogEntry]], Iterable[ViewNode | Failed]
+]
+"""Calls a function for each entry. Returns what it returned, in their order."""
 
 
 @contextmanager
@@ -50,10 +69,51 @@ def opened(jvm: Jvm, view: View) -> Iterator[list[ViewNode]]:
             upstream = {s["source"]: _upstream(jvm, s) for s in document["sources"] if s["kind"] == "view"}
             for below in upstream.values():
                 visit(below, (*path, one))
-            found[one.location] = ViewNode(one, working, document, {n: v.location for n, v in upstream.items()})
+            found[one.location] = ViewNode(one, jvm, working, document, {n: v.location for n, v in upstream.items()})
 
         visit(view, ())
         yield list(found.values())
+
+
+@contextmanager
+def opened_each(
+    jvm: Jvm, entries: Iterable[CatalogEntry], interrupted: Callable[[], bool], each: Each
+) -> Iterator[tuple[list[ViewNode], dict[str, Failed]]]:
+    """Yields the views of catalog entries, and by location those that cannot be opened or analysed, with the error.
+
+    Each view has a session handle of its own (`Jvm.apart` with `interrupted`). What is not among the entries counts as
+    no upstream view. `each`: `map`, or what does the same in several threads.
+    """
+    files, cloning = Files(jvm), threading.Lock()
+    # An entry without a location is none of a view that can be opened.
+    locations = {files.qualify(entry.location) if entry.location else ".".join(entry.name): entry for entry in entries}
+    with ExitStack() as stack:
+
+        def opened_one(entry: CatalogEntry) -> ViewNode | Failed:
+            own = jvm.apart(interrupted)
+            try:
+                view = views.open_entry(own, entry)
+                with cloning:  # they are clones of one session
+                    working = sessions.working(own, view.definition.settings)
+                document = stack.enter_context(analysis.analysed_again(working, view.definition, view.head))
+                read = {s["source"]: _location(own, files, s) for s in document["sources"] if s["kind"] == "view"}
+            except (TidemillError, JvmFailure) as failure:
+                return Failed(entry.name, failure)
+            upstream = {n: found for n, found in read.items() if found in locations}
+            return ViewNode(view, own, working, document, upstream)
+
+        found = dict(zip(locations, each(opened_one, locations.values()), strict=True))
+        nodes = [one for one in found.values() if isinstance(one, ViewNode)]
+        yield nodes, {location: one for location, one in found.items() if isinstance(one, Failed)}
+
+
+def _location(jvm: Jvm, files: Files, source: Source) -> str | None:
+    """Returns the location of the view of a source entry; None if it is gone."""
+    table = source["location"]["table"]
+    if table is None:
+        return files.qualify(source["location"]["root"])
+    entry = catalog.lookup(jvm, (SESSION_CATALOG, *table))
+    return files.qualify(entry.location) if entry is not None and entry.location is not None else None
 
 
 @contextmanager

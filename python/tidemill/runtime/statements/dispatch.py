@@ -11,7 +11,7 @@ from tidemill.runtime.statements.create import create
 from tidemill.runtime.statements.describe import describe
 from tidemill.runtime.statements.drop import drop
 from tidemill.runtime.statements.explain import explain
-from tidemill.runtime.statements.refresh import refresh
+from tidemill.runtime.statements.refresh import refresh, refresh_views
 from tidemill.runtime.statements.show import show_create, show_refreshes, show_views
 from tidemill.runtime.statements.vacuum import vacuum
 from tidemill.runtime.statements.verify import verify
@@ -23,6 +23,7 @@ from tidemill.sql.statements import (
     Drop,
     Explain,
     Refresh,
+    RefreshViews,
     ShowCreate,
     ShowRefreshes,
     ShowViews,
@@ -55,6 +56,8 @@ def _rows(jvm: Jvm, statement: Statement, sql: str, warnings: list[str]) -> list
             return drop(jvm, statement, warnings)
         case Refresh():
             return refresh(jvm, statement)
+        case RefreshViews():
+            return refresh_views(jvm, statement)
         case Verify():
             return verify(jvm, statement)
         case Vacuum():

@@ -78,7 +78,7 @@ def _of_view(jvm: Jvm, view: View) -> tuple[ExplainedPlan, list[str]]:
             notes = [IDLE, *(f"The size of {name} is not known." for name in planning.unsized(situation))]
             situation = planning.steady(situation, frozenset(view.head.states))
         schedule = view.definition.create.schedule
-        last = view.head.row.point if view.head is not None else len(schedule)
+        last = (view.head.row.point if view.head is not None else None) or len(schedule)
         number = last + 1 if last < len(schedule) else 1
         arrived = situation.arrived(schedule, number)
         present = ObservedRun(None, time.time(), replace(arrived, rows={}) if idle else arrived)

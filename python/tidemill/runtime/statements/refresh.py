@@ -1,4 +1,4 @@
-"""REFRESH INCREMENTAL VIEW: runs one point now; with CASCADE, runs its upstream views first."""
+"""REFRESH INCREMENTAL VIEW: runs one point now; with CASCADE, its upstream views first; of VIEWS, all of a database."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.runtime.before import analysis, sessions
 from tidemill.runtime.before.situation import survey
-from tidemill.runtime.run import cascade, perform
+from tidemill.runtime.run import cascade, perform, together
 from tidemill.runtime.run.attempt import Occasion
 from tidemill.runtime.run.perform import RunOptions
-from tidemill.runtime.view import views
+from tidemill.runtime.view import catalog, views
 from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.views import View
-from tidemill.sql.statements import Refresh
+from tidemill.sql import readable
+from tidemill.sql.statements import Refresh, RefreshViews
 
 
 def refresh(jvm: Jvm, statement: Refresh) -> list[list[Any]]:
@@ -49,3 +50,25 @@ def _alone(jvm: Jvm, view: View, wanted: RunOptions) -> RunRow:
     with analysis.analysed_again(working, view.definition, view.head) as document:
         situation = survey(working, document, view.head, view.definition.terms, sessions.planner_settings(jvm))
         return perform.perform(jvm, working, view, situation, wanted).row
+
+
+def refresh_views(jvm: Jvm, statement: RefreshViews) -> list[list[Any]]:
+    """Refreshes all views of a database that match. Returns one row per view.
+
+    Raises TIDEMILL_REFRESHES_FAILED, with these rows as text, if a view failed; the errors of `together.refreshed`.
+    """
+    answer = together.refreshed(jvm, catalog.views_in(jvm, statement.database, statement.pattern))
+    rows = [row.cells() for row in answer.rows]
+    if not answer.failures:
+        return rows
+    zone = str(jvm.session.conf().get("spark.sql.session.timeZone"))
+    told = [*readable.of_views(rows, zone), *(f"{view}: {message}" for view, message in answer.failures.items())]
+    raise TidemillError(
+        "TIDEMILL_REFRESHES_FAILED",
+        {
+            "failed": len(answer.failures),
+            "all": len(rows),
+            "views": ", ".join(answer.failures),
+            "rows": "\n".join(told),
+        },
+    )

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
-from tidemill.errors import TidemillError
 from tidemill.runtime.view import catalog, views
 from tidemill.runtime.view.catalog import CatalogEntry
 from tidemill.sql.render import create_text
@@ -18,18 +17,8 @@ UNREADABLE = "UNREADABLE"
 
 def show_views(jvm: Jvm, statement: ShowViews) -> list[list[Any]]:
     """Returns rows namespace, viewName, status, policy, lastRun, lastOutputAt, by name."""
-    database = None
-    if statement.database is not None:
-        *qualifier, database = statement.database
-        if qualifier and qualifier != [catalog.SESSION_CATALOG]:
-            raise TidemillError(
-                "TIDEMILL_CATALOG_UNSUPPORTED",
-                {"catalog": ".".join(qualifier), "reason": "only spark_catalog can for now"},
-            )
-    rows = []
-    for entry in sorted(catalog.views_in(jvm, database, statement.pattern), key=lambda e: e.name):
-        rows.append([*entry.name[-2:], *_state_of(jvm, entry)])
-    return rows
+    found = catalog.views_in(jvm, statement.database, statement.pattern)
+    return [[*entry.name[-2:], *_state_of(jvm, entry)] for entry in found]
 
 
 def _state_of(jvm: Jvm, entry: CatalogEntry) -> list[Any]:

@@ -99,14 +99,22 @@ def lookup(jvm: Invoker, qualified: Sequence[str]) -> CatalogEntry | None:
     return None if answer is None else _entry(answer)
 
 
-def views_in(jvm: Jvm, database: str | None, pattern: str | None) -> list[CatalogEntry]:
-    """Returns the entries of views in a database (None: the current one) whose names match Spark's LIKE `pattern`."""
+def views_in(jvm: Jvm, database: Sequence[str] | None, pattern: str | None) -> list[CatalogEntry]:
+    """Returns the entries of views in a database (None: the current one) whose names match Spark's LIKE `pattern`.
+
+    They are in the order of their names. Raises TIDEMILL_CATALOG_UNSUPPORTED.
+    """
     request: dict[str, Any] = {"do": "list", "property": VIEW_PROPERTY}
     if database is not None:
-        request["database"] = database
+        *qualifier, request["database"] = database
+        if qualifier and qualifier != [SESSION_CATALOG]:
+            raise TidemillError(
+                "TIDEMILL_CATALOG_UNSUPPORTED",
+                {"catalog": ".".join(qualifier), "reason": "only spark_catalog can for now"},
+            )
     if pattern is not None:
         request["pattern"] = pattern
-    return [_entry(found) for found in jvm.invoke("catalog", request)]
+    return sorted((_entry(found) for found in jvm.invoke("catalog", request)), key=lambda entry: entry.name)
 
 
 def create_entry(

@@ -28,7 +28,7 @@ class RunRow:
 
     run: int | None
     view: str
-    point: int
+    point: int | None
     trigger: str
     kind: RunKind
     reason: str | None = None

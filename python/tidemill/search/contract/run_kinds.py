@@ -8,9 +8,9 @@ Policy: TypeAlias = Literal["AUTO", "INCREMENTAL", "STRICT", "FULL"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 PlanKind: TypeAlias = Literal["PARTIAL", "FULL", "INCREMENTAL"]
-RunKind: TypeAlias = Literal["NO_DATA", PlanKind]
-"""The kind of a run in SHOW REFRESHES; a run with nothing to do has no plan."""
-RUN_KINDS: frozenset[RunKind] = frozenset({"NO_DATA", *get_args(PlanKind)})
+RunKind: TypeAlias = Literal["NO_DATA", "FAILED", PlanKind]
+"""The kind of a run in SHOW REFRESHES. A run with nothing to do, or one that failed, has no plan."""
+RUN_KINDS: frozenset[RunKind] = frozenset({"NO_DATA", "FAILED", *get_args(PlanKind)})
 
 Target: TypeAlias = Literal["state", "delta", "held", "result", "shared"]
 """The target of a step: a piece of a state, the delta, the held change, the result, or rows for later steps."""

@@ -1,0 +1,282 @@
+"""REFRESH INCREMENTAL VIEWS: refreshes many views at one pin of their base sources, upstream views first.
+
+Views that do not read each other are refreshed side by side, each in a thread and a working session of its own. One
+that fails does not stop those that do not read it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
+
+from tidemill.bridge.jvm import Jvm, JvmFailure
+from tidemill.errors import TidemillError
+from tidemill.runtime.before import graph, sessions
+from tidemill.runtime.before.graph import Failed, ViewNode
+from tidemill.runtime.run import perform, pins
+from tidemill.runtime.run.attempt import Occasion
+from tidemill.runtime.run.perform import RunOptions, RunOutcome
+from tidemill.runtime.run.pins import ATTEMPTS, Pins
+from tidemill.runtime.view.catalog import CatalogEntry
+from tidemill.runtime.view.history import RunRow
+from tidemill.settings import PlannerSettings
+
+T = TypeVar("T")
+R = TypeVar("R")
+_LOG = logging.getLogger("tidemill")
+PATIENCE = 0.2
+"""Seconds after which the statement looks if it was cancelled, while runs are under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One row per view, each after those that it reads; and of those that failed, by qualified name, the message."""
+
+    rows: Sequence[RunRow]
+    failures: Mapping[str, str]
+
+
+def refreshed(jvm: Jvm, entries: Sequence[CatalogEntry]) -> Answer:
+    """Refreshes the views of catalog entries, each at its last point.
+
+    A view that reads one that failed is not run; its reason names that one. Views that are read but are not among the
+    entries stay as they are. Suspended views are refreshed, because the user asks for it.
+
+    Raises TIDEMILL_SOURCE_MOVED if the sources cannot be pinned together, and the error of a cancelled job, or
+    OPERATION_CANCELED, if the statement was cancelled: runs that are under way then end, and no other begins.
+    """
+    settings, stop = sessions.planner_settings(jvm), threading.Event()
+    most = settings.side_by_side if jvm.has_threads else 1
+    each = map if most == 1 else partial(_in_threads, jvm, most)
+    for _ in range(ATTEMPTS):
+        with graph.opened_each(jvm, entries, stop.is_set, each) as (nodes, failed):
+            positions, moved = _pinned_each(jvm, nodes, failed)
+            if moved is None:
+                sound = [node for node in nodes if node.view.location not in failed]
+                return _Together(jvm, sound, positions, settings, dict(failed), stop, most).run()
+    raise TidemillError("TIDEMILL_SOURCE_MOVED", {"view": ", ".join(_text(e.name) for e in entries), "source": moved})
+
+
+def _pinned_each(jvm: Jvm, nodes: Sequence[ViewNode], failed: dict[str, Failed]) -> tuple[Pins, str | None]:
+    """As `pinned`. Adds the views to `failed` one of whose sources has no position."""
+    try:
+        return pins.pinned(jvm, nodes)
+    except (TidemillError, JvmFailure):
+        for node in nodes:
+            try:
+                pins.pinned(node.jvm, [node])
+            except (TidemillError, JvmFailure) as failure:
+                failed[node.view.location] = Failed(node.view.definition.name, failure)
+        return pins.pinned(jvm, [node for node in nodes if node.view.location not in failed])
+
+
+@dataclass
+class _Together:
+    """The runs of one statement. `failed`, `done`: by location of the view."""
+
+    jvm: Jvm
+    nodes: Sequence[ViewNode]
+    positions: Pins
+    settings: PlannerSettings
+    failed: dict[str, Failed]
+    stop: threading.Event
+    most: int
+    done: dict[str, RunOutcome] = field(default_factory=dict)
+    rows: dict[str, RunRow] = field(default_factory=dict)
+
+    def run(self) -> Answer:
+        for location, failure in self.failed.items():
+            self.rows[location] = _failed_row(failure)
+        if self.nodes:
+            # What it took to pin the sources is no view's own: the first one has it, so that the sum is right.
+            self.nodes[0].jvm.spent.add(self.jvm.spent.take())
+            self._run_all(_heights(self.nodes))
+        failures = {_text(failure.name): _message(failure.error) for failure in self.failed.values()}
+        return Answer([self.rows[location] for location in self._order()], failures)
+
+    def _run_all(self, heights: Mapping[str, int]) -> None:
+        waiting = sorted(self.nodes, key=lambda node: -heights[node.view.location])
+        running: dict[Future[RunOutcome], ViewNode] = {}
+        cancelled: Exception | None = None
+        with ThreadPoolExecutor(self.most) as pool:
+            submit: Callable[[ViewNode], Future[RunOutcome]] = partial(_here, self._refresh)
+            if self.most > 1:
+                work = _in_thread(self.jvm, self._refresh)
+                submit = lambda node: pool.submit(work, node)  # noqa: E731
+            while running or (waiting and not self.stop.is_set()):
+                waiting = self._begin(waiting, running, submit)
+                if not running:
+                    break
+                for future in wait(running, PATIENCE, FIRST_COMPLETED).done:
+                    error = self._ended(running.pop(future), future)
+                    cancelled = cancelled or error
+                if self.jvm.cancelled or cancelled is not None:
+                    self.stop.set()
+        if self.stop.is_set():
+            raise cancelled or TidemillError("OPERATION_CANCELED")
+        for node in waiting:  # only views that read each other in a circle are left
+            self._fail(node, TidemillError("RECURSIVE_VIEW", _circle(node)))
+
+    def _begin(
+        self,
+        waiting: Sequence[ViewNode],
+        running: dict[Future[RunOutcome], ViewNode],
+        submit: Callable[[ViewNode], Future[RunOutcome]],
+    ) -> list[ViewNode]:
+        """Begins the runs of views whose upstream views are done. Returns those that still wait."""
+        left: list[ViewNode] = []
+        for node in waiting:
+            below = set(node.upstream.values())
+            if broken := next((self.failed[u] for u in node.upstream.values() if u in self.failed), None):
+                self._fail(node, _UpstreamFailedError(_text(broken.name), node, broken.error))
+            elif below <= self.done.keys() and len(running) < self.most and not self.stop.is_set():
+                running[submit(node)] = node
+            else:
+                left.append(node)
+        # A view above one that was found to be broken just now may stand before it.
+        return left if len(left) == len(waiting) or running else self._begin(left, running, submit)
+
+    def _refresh(self, node: ViewNode) -> RunOutcome:
+        view = node.view
+        occasion = Occasion.now(len(view.definition.create.schedule), "MANUAL")
+        view.publish_if_behind()
+        situation = pins.surveyed(node, self.positions, self.done, self.settings, dry=False)
+        return perform.perform(node.jvm, node.working, view, situation, RunOptions(occasion))
+
+    def _ended(self, node: ViewNode, future: Future[RunOutcome]) -> Exception | None:
+        """Takes down how a run ended. Returns its error if that says that the statement was cancelled."""
+        error = future.exception()
+        if error is None:
+            self.done[node.view.location] = future.result()
+            self.rows[node.view.location] = future.result().row
+            return None
+        if not isinstance(error, Exception):
+            raise error
+        if _says_cancelled(error):
+            return error
+        if not isinstance(error, (TidemillError, JvmFailure)):
+            _LOG.error("Tidemill: the refresh of %s failed", node.view.definition.qualified, exc_info=error)
+        self._fail(node, error)
+        return None
+
+    def _fail(self, node: ViewNode, error: Exception) -> None:
+        location, spent = node.view.location, node.jvm.spent.take()
+        self.failed[location] = Failed(node.view.definition.name, error)
+        row = replace(_failed_row(self.failed[location]), point=len(node.view.definition.create.schedule))
+        self.rows[location] = replace(row, jobs=spent.jobs, cpu_ms=round(spent.cpu_ms))
+
+    def _order(self) -> list[str]:
+        """Returns all views, each after those that it reads, and by name otherwise."""
+        heights = _depths(self.nodes)
+        return sorted(self.rows, key=lambda location: (heights.get(location, 0), self.rows[location].view))
+
+
+class _UpstreamFailedError(TidemillError):
+    """`upstream` failed, so that `node` was not run."""
+
+    def __init__(self, upstream: str, node: ViewNode, error: Exception) -> None:
+        parameters = {"upstream": upstream, "view": node.view.definition.qualified, "reason": _message(error)}
+        super().__init__("TIDEMILL_UPSTREAM_FAILED", parameters)
+
+
+def _in_thread(jvm: Jvm, work: Callable[[T], R]) -> Callable[[T], R]:
+    """Returns `work` for threads of a pool, whose jobs then are the caller's."""
+    properties = jvm.thread_properties()
+
+    def working(item: T) -> R:
+        with jvm.in_thread(properties):
+            return work(item)
+
+    return working
+
+
+def _in_threads(jvm: Jvm, most: int, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Calls `work` for each item, so many at a time. Returns what it returned, in their order."""
+    with ThreadPoolExecutor(most) as pool:
+        return list(pool.map(_in_thread(jvm, work), items))
+
+
+def _here(work: Callable[[ViewNode], RunOutcome], node: ViewNode) -> Future[RunOutcome]:
+    """Does the work at once, in the calling thread."""
+    future: Future[RunOutcome] = Future()
+    try:
+        future.set_result(work(node))
+    except Exception as error:
+        future.set_exception(error)
+    return future
+
+
+def _depths(nodes: Sequence[ViewNode]) -> dict[str, int]:
+    """Returns for each view the length of the longest way down through upstream views."""
+    below = {node.view.location: frozenset(node.upstream.values()) for node in nodes}
+    return _longest(below)
+
+
+def _heights(nodes: Sequence[ViewNode]) -> dict[str, int]:
+    """Returns for each view the length of the longest way up through views that read it: those come first that hold
+    up most."""
+    above: dict[str, frozenset[str]] = {node.view.location: frozenset() for node in nodes}
+    for node in nodes:
+        for location in node.upstream.values():
+            above[location] = above.get(location, frozenset()) | {node.view.location}
+    return _longest(above)
+
+
+def _longest(following: Mapping[str, frozenset[str]]) -> dict[str, int]:
+    lengths = dict.fromkeys(following, 0)
+    for _ in following:  # a circle would have no longest way
+        longer = {place: max((lengths.get(n, 0) + 1 for n in after), default=0) for place, after in following.items()}
+        if longer == lengths:
+            break
+        lengths = longer
+    return lengths
+
+
+def _circle(node: ViewNode) -> dict[str, object]:
+    name = "`" + "`.`".join(node.view.definition.name) + "`"
+    return {"viewIdent": name, "newPath": name}
+
+
+def _failed_row(failure: Failed) -> RunRow:
+    error = failure.error
+    reason = condition(error)
+    if isinstance(error, _UpstreamFailedError):
+        reason = f"{reason}: {error.parameters['upstream']}"
+    now = Occasion.now(0, "MANUAL").started_at
+    return RunRow(None, _text(failure.name), None, "MANUAL", "FAILED", reason, started_at=now, cpu_ms=0, jobs=0)
+
+
+def condition(error: Exception) -> str:
+    """Returns the condition of an error; for an error of Spark's without one, or of Python, the name of its class."""
+    match error:
+        case TidemillError():
+            return error.condition
+        case JvmFailure():
+            return error.condition or error.class_name
+        case _:
+            return "TIDEMILL_PLANNER_FAILED"
+
+
+def _message(error: Exception) -> str:
+    return (
+        error.message.strip() if isinstance(error, (TidemillError, JvmFailure)) else f"{type(error).__name__}: {error}"
+    )
+
+
+def _says_cancelled(error: Exception) -> bool:
+    match error:
+        case TidemillError():
+            return error.condition == "OPERATION_CANCELED"
+        case JvmFailure():
+            return "SPARK_JOB_CANCELLED" in "\n".join((error.condition or "", error.message, *error.causes))
+        case _:
+            return False
+
+
+def _text(name: Sequence[str]) -> str:
+    return ".".join(name)
