@@ -7,7 +7,7 @@ setting. Nothing here needs Spark: a session's confs come in as a plain mapping.
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
@@ -169,7 +169,7 @@ class PlannerSettings:
     rules_paths: tuple[str, ...] = ()
     debug_requests: str = ""
     tell_changes: bool = True
-    side_by_side: int = 4
+    side_by_side: int = field(default=4, compare=False, repr=False)  # no plan depends on it
 
     @classmethod
     def from_confs(cls, confs: Mapping[str, str]) -> "PlannerSettings":

@@ -63,7 +63,7 @@ def test_the_life_of_a_view(remote: SparkSession) -> None:
     frame.collect()  # the statement ran once
     assert [r.run for r in remote.sql("SHOW REFRESHES IN v").collect()] == [1, 0]
     remote.sql("INSERT INTO t VALUES (2, 1)")
-    (row,) = remote.sql("REFRESH INCREMENTAL VIEWS IN default").collect()
+    (row,) = remote.sql("REFRESH INCREMENTAL VIEWS").collect()
     assert (row.run, row.kind) == (2, "INCREMENTAL")
     assert {tuple(r) for r in remote.table("v").collect()} == {(1, 10), (2, 8)}
     plan = remote.sql("EXPLAIN INCREMENTAL VIEW v").first()

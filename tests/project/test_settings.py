@@ -94,3 +94,10 @@ def test_a_disabled_pack_cannot_be_preferred() -> None:
 def test_neither_the_package_nor_the_settings_import_spark() -> None:
     code = "import sys, tidemill, tidemill.settings; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_how_many_views_run_at_a_time_is_no_part_of_a_plan() -> None:
+    """Plans that were made for another number are used again: they are kept by the text of the settings."""
+    one, many = (PlannerSettings.from_confs({"spark.tidemill.refresh.sideBySide": n}) for n in ("0", "8"))
+    assert (one.side_by_side, many.side_by_side) == (1, 8)
+    assert (one, repr(one)) == (many, repr(many))
