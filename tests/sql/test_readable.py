@@ -49,7 +49,7 @@ def test_runs_of_several_views() -> None:
     failed = RUN | {"view": "d.w", "run": None, "kind": "FAILED", "reason": "DIVIDE_BY_ZERO", "rows_in": None}
     head, *runs = readable.of_views([list(RUN.values()), list(failed.values())], "UTC")
     assert head.split() == ["view", "run", "kind", "reason", "rows_in", "rows_out", "duration_ms", "jobs", "rows_read"]
-    assert runs[1].split() == ["d.w", "-", "FAILED", "DIVIDE_BY_ZERO", "-", "+3", "-0", "812", "4"]
+    assert runs[1].split() == ["d.w", "-", "FAILED", "DIVIDE_BY_ZERO", "-", "+3", "-0", "812", "4", "-"]
 
 
 def test_what_create_did() -> None:

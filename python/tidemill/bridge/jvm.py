@@ -33,6 +33,7 @@ class JobCost:
         self.jobs += other.jobs
         self.cpu_ms += other.cpu_ms
         self.steps_ms += other.steps_ms
+        self.rows_read += other.rows_read
 
     def take(self) -> JobCost:
         """Returns the cost so far, and begins anew."""
