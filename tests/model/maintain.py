@@ -280,6 +280,7 @@ class View:
                 dice = random.Random(self.seed)
                 some = frozenset(n for n in sorted(self._possible) if dice.random() < share)
                 patch(mock.patch.object(PlanningTask, "worth_keeping", return_value=some))
+                patch(mock.patch.object(PlanningTask, "unread", return_value=frozenset()))
             request = self._request(first=first, price=price, ahead=ahead, expected=expected)
             found = plan_run(request)
             if first:

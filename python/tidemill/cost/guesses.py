@@ -32,7 +32,7 @@ LARGE_SHARE = 0.1
 SMALL_DELETES_SHARE, SMALL_DELETES = 0.05, 10_000.0
 """Largest number of deleted rows of a small change, as a fraction of its source's rows, and at least. To carry so few
 updates of columns that nobody reads costs less than to net the change."""
-MOST_NETTED, MOST_READ_TO_NET = 10_000.0, 1e6
+MOST_NETTED, MOST_READ_TO_NET = 10_000.0, 100_000.0
 """Largest change, and largest number of rows to read for it, that is netted before a run is planned."""
 NETTING_PAYS_FROM = 300.0
 """Smallest estimated CPU milliseconds of a plan for which a job that nets changes first pays: several times its own."""
