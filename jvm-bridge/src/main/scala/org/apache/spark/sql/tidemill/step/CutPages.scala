@@ -32,7 +32,35 @@ private[step] final class CutPages(column: ColumnDescriptor, dictionary: => Opti
     val in = ByteBuffer.wrap(page).order(ByteOrder.LITTLE_ENDIAN)
     val repetitions = new Levels(column.getMaxRepetitionLevel, in)
     val definitions = new Levels(column.getMaxDefinitionLevel, in)
-    var next = java.util.Arrays.binarySearch(gone, first) match { case found if found < 0 => -found - 1; case at => at }
+    val rest = in.slice().order(ByteOrder.LITTLE_ENDIAN)
+    if (column.getMaxRepetitionLevel == 0 && definitions.areAll(values)) {
+      // A value in each row, as in most pages: nothing has to be gone through to know which leave.
+      val dropped = gone.slice(place(gone, first), place(gone, first + values)).map(row => (row - first).toInt)
+      val kept = values - dropped.length
+      val statistics = bounds(nulls = 0)
+      val bytes = copied(rest, values, dropped, encoding, statistics)
+      CutPage(BytesInput.concat(definitions.run(kept), bytes), kept, kept, statistics)
+    } else cut(repetitions, definitions, rest, values, encoding, first, gone)
+  }
+
+  /** Where a row is, or would be, in a list in order. */
+  private def place(rows: Array[Long], row: Long): Int = java.util.Arrays.binarySearch(rows, row) match {
+    case missing if missing < 0 => -missing - 1
+    case found => found
+  }
+
+  private def bounds(nulls: Int): Option[Statistics[_]] =
+    if (kind.getPrimitiveTypeName == INT96) None
+    else {
+      val statistics: Statistics[_] = Statistics.createStats(kind)
+      statistics.incrementNumNulls(nulls.toLong)
+      Some(statistics)
+    }
+
+  private def cut(
+      repetitions: Levels, definitions: Levels, in: ByteBuffer, values: Int, encoding: Encoding, first: Long,
+      gone: Array[Long]): CutPage = {
+    var next = place(gone, first)
     var row = first - 1
     var (rows, kept, present, seen) = (0, 0, 0, 0)
     var dropping = false
@@ -57,10 +85,8 @@ private[step] final class CutPages(column: ColumnDescriptor, dictionary: => Opti
       if (isPresent) seen += 1
       i += 1
     }
-    val statistics: Option[Statistics[_]] =
-      if (kind.getPrimitiveTypeName == INT96) None else Some(Statistics.createStats(kind))
-    statistics.foreach(_.incrementNumNulls((kept - present).toLong))
-    val rest = copied(in.slice().order(ByteOrder.LITTLE_ENDIAN), seen, dropped.result(), encoding, statistics)
+    val statistics = bounds(nulls = kept - present)
+    val rest = copied(in, seen, dropped.result(), encoding, statistics)
     CutPage(BytesInput.concat(repetitions.bytes, definitions.bytes, rest), kept, rows, statistics)
   }
 
@@ -187,8 +213,23 @@ private[step] final class CutPages(column: ColumnDescriptor, dictionary: => Opti
     private val size = if (most == 0) 0 else in.getInt()
     private val decoder = new RunLengthBitPackingHybridDecoder(
       width, new ByteArrayInputStream(in.array, in.arrayOffset + in.position(), size))
-    private val encoder = CutPages.encoder(width, size)
+    private lazy val encoder = CutPages.encoder(width, size)
+    private val begin = in.duplicate()
     in.position(in.position() + size)
+
+    /** Whether so many levels are all the highest, in one run: the run's length times two, and the level. */
+    def areAll(count: Int): Boolean = most == 0 || {
+      val levels = CutPages.this.stream(begin)
+      BytesUtils.readUnsignedVarInt(levels) == count << 1 && levels.read() == most
+    }
+
+    /** So many of the highest level, in one run. */
+    def run(count: Int): BytesInput =
+      if (most == 0) BytesInput.empty
+      else {
+        val levels = BytesInput.concat(BytesInput.fromUnsignedVarInt(count << 1), BytesInput.from(Array(most.toByte)))
+        BytesInput.concat(BytesInput.fromInt(levels.size.toInt), levels)
+      }
 
     def next(): Int = if (most == 0) 0 else decoder.readInt()
     def keep(level: Int): Unit = if (most > 0) encoder.writeInt(level)
