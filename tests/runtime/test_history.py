@@ -161,7 +161,8 @@ def test_explain(spark: SparkSession, sales: str) -> None:
         for mode, words in {"COST": "best of pack", "STATE": "kept: s", "MEMO": "R0: ", "DOT": "digraph"}.items():
             assert words in spark.sql(f"EXPLAIN INCREMENTAL {mode} {target}").collect()[0].plan
     text = spark.sql("EXPLAIN INCREMENTAL VIEW summary").collect()[0].plan
-    assert text.startswith("The run reads 1 changed rows of spark_catalog.")
+    # Of five rows, two snapshots are read sooner than a change is joined with all that it meets.
+    assert text.startswith(f"The run reads all rows of spark_catalog.{sales}.sales before and after its change.")
     assert "first refreshes in a session" in text.partition("\n")[0]
     measured = spark.sql("EXPLAIN INCREMENTAL COST VIEW summary").collect()[0].plan.split("\n")[-1]
     assert measured.startswith("run 0 (FULL): estimated ")
