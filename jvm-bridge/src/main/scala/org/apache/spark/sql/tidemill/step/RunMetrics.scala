@@ -24,7 +24,7 @@ private final class CostListener(tag: String) extends SparkListener {
   private val executions = mutable.HashMap.empty[Int, Long]
   private val counted = mutable.HashSet.empty[(Int, Int)]
   private val rows = mutable.HashMap.empty[Long, Long].withDefaultValue(0L)
-  private var step = Long.MaxValue
+  private var step = Option.empty[Long]
   private var jobs = 0
   private var nanos = 0L
 
@@ -34,19 +34,22 @@ private final class CostListener(tag: String) extends SparkListener {
     if (tags.contains(tag)) {
       jobs += 1
       stages ++= start.stageIds
-      property(SQLExecution.EXECUTION_ID_KEY).foreach(id => start.stageIds.foreach(executions(_) = id.toLong))
+      if (tags.exists(_.startsWith(RunMetrics.StepTag))) {
+        val execution = property(SQLExecution.EXECUTION_ID_KEY).fold(-1L)(_.toLong)
+        start.stageIds.foreach(executions(_) = execution)
+      }
     }
   }
 
   /**
    * The step's own execution is the first under its tag. Those below it are of Delta, which reads its logs; they get
-   * later numbers, though they may start earlier.
+   * later numbers, though they may start earlier. A step that is no query has none: its jobs run in its caller's.
    */
   override def onOtherEvent(event: SparkListenerEvent): Unit = event match {
     case start: SparkListenerSQLExecutionStart =>
       synchronized {
         val ofAStep = start.jobTags.contains(tag) && start.jobTags.exists(_.startsWith(RunMetrics.StepTag))
-        if (ofAStep) step = math.min(step, start.executionId)
+        if (ofAStep) step = Some(step.fold(start.executionId)(math.min(_, start.executionId)))
       }
     case _ =>
   }
@@ -67,7 +70,9 @@ private final class CostListener(tag: String) extends SparkListener {
 
   def idle: Boolean = synchronized(running.isEmpty)
 
-  def cost: RunCost = synchronized(RunCost(jobs, nanos / 1000000L, rows(step)))
+  def cost: RunCost = synchronized(RunCost(jobs, nanos / 1000000L, rowsRead))
+
+  private def rowsRead: Long = step.fold(rows.values.sum)(rows)
 }
 
 object RunMetrics {
