@@ -13,7 +13,7 @@ BELOW = "org.apache.spark.sql.tidemill"
 ORDER = (
     *(
         f"{BELOW}.{room}"
-        for room in ("base", "sum", "value", "view", "source", "normal", "query", "step", "judge", "bridge")
+        for room in ("base", "sum", "value", "view", "source", "normal", "query", "step", "leaving", "judge", "bridge")
     ),
     "tidemill.spark",
 )

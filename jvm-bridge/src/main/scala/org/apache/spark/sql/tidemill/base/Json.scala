@@ -35,6 +35,12 @@ private[tidemill] object Json {
     case _ => wrong(value, name, "a list")
   }
 
+  def longs(value: JValue, name: String): Seq[Long] = items(value, name).map {
+    case JInt(number) => number.toLong
+    case JLong(number) => number
+    case _ => wrong(value, name, "whole numbers")
+  }
+
   def flag(value: JValue, name: String): Boolean = value \ name == JBool(true)
 
   def longOption(value: JValue, name: String): Option[Long] = value \ name match {

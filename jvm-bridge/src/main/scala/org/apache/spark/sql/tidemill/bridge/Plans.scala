@@ -9,9 +9,10 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.command.ViewHelper
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.tidemill.judge.Judge
+import org.apache.spark.sql.tidemill.leaving.{Marks, WithoutRows}
 import org.apache.spark.sql.tidemill.normal.Normalizer
 import org.apache.spark.sql.tidemill.query.{Encoder, Findings, Known, Query}
-import org.apache.spark.sql.tidemill.step.{Decoder, Execution, Marks, WithoutRows}
+import org.apache.spark.sql.tidemill.step.{Decoder, Execution}
 
 import org.json4s._
 import org.json4s.JsonDSL._

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.tidemill.step
+package org.apache.spark.sql.tidemill.leaving
 
 import java.io.{ByteArrayInputStream, ByteArrayOutputStream}
 import java.nio.{ByteBuffer, ByteOrder}
@@ -13,13 +13,13 @@ import org.apache.parquet.io.api.Binary
 import org.apache.parquet.schema.PrimitiveType.PrimitiveTypeName._
 
 /** A data page of which some rows were cut: its uncompressed bytes, its numbers of values and rows, its statistics. */
-private[step] final case class CutPage(bytes: BytesInput, values: Int, rows: Int, statistics: Option[Statistics[_]])
+private[leaving] final case class CutPage(bytes: BytesInput, values: Int, rows: Int, statistics: Option[Statistics[_]])
 
 /**
  * Cuts rows out of the uncompressed data pages (version 1) of one column chunk. The encoding of a page and its
  * dictionary stay what they were, so values are copied and never decoded, but for the new bounds of the page.
  */
-private[step] final class CutPages(column: ColumnDescriptor, dictionary: => Option[Dictionary]) {
+private[leaving] final class CutPages(column: ColumnDescriptor, dictionary: => Option[Dictionary]) {
   private val kind = column.getPrimitiveType
 
   /**
@@ -243,7 +243,7 @@ private[step] final class CutPages(column: ColumnDescriptor, dictionary: => Opti
   }
 }
 
-private[step] object CutPages {
+private[leaving] object CutPages {
   private val FirstBytes = 64
 
   private def encoder(width: Int, expected: Int): RunLengthBitPackingHybridEncoder =
@@ -251,4 +251,4 @@ private[step] object CutPages {
 }
 
 /** A file in a layout of which rows cannot be cut: whoever wants that must write its rows anew. */
-private[step] final class UncutException(reason: String) extends Exception(reason)
+private[leaving] final class UncutException(reason: String) extends Exception(reason)

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.tidemill.step
+package org.apache.spark.sql.tidemill.leaving
 
 import scala.util.Using
 
@@ -10,13 +10,15 @@ import org.apache.parquet.hadoop.util.HadoopInputFile
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.delta.deletionvectors.RoaringBitmapArray
 import org.apache.spark.sql.tidemill.base.Json
+import org.apache.spark.sql.tidemill.step.ListedFile
 import org.apache.spark.sql.tidemill.view.DeletionVectors
 
 import org.json4s._
 
 /**
- * Marks rows of result files as gone: {"path": of the new file of deletion vectors, "files": [a listed file with "gone":
- * numbers of rows...]} to {"vectors": [that of each file]}. A new vector has what the one before had. No job runs.
+ * Marks rows of result files as gone: {"path": of the new file of deletion vectors, "files": [a listed file with
+ * "gone": numbers of rows...]} to {"vectors": [that of each file]}. A new vector has what the one before had. No job
+ * runs.
  */
 object Marks {
   def run(session: SparkSession, request: JValue): JValue = {
@@ -24,10 +26,7 @@ object Marks {
     val marked = Json.items(request, "files").map { wire =>
       val file = ListedFile.of(wire)
       val bitmap = file.vector.fold(new RoaringBitmapArray)(DeletionVectors.read(_, conf))
-      Json.items(wire, "gone").foreach {
-        case JInt(row) => bitmap.add(row.toLong)
-        case other => throw new IllegalArgumentException(s"not the number of a row: ${Json.print(other)}")
-      }
+      Json.longs(wire, "gone").foreach(bitmap.add)
       (bitmap, file.vector.fold(rowsOf(file, conf))(_.of))
     }
     val vectors = DeletionVectors.write(new Path(Json.text(request, "path")), marked, conf)

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.tidemill.step
+package org.apache.spark.sql.tidemill.leaving
 
 import java.io.{ByteArrayInputStream, ByteArrayOutputStream}
 import java.util.UUID
@@ -24,13 +24,14 @@ import org.apache.spark.TaskContext
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.errors.QueryExecutionErrors
 import org.apache.spark.sql.tidemill.base.Json
+import org.apache.spark.sql.tidemill.step.{Bounds, RunMetrics}
 import org.apache.spark.util.SerializableConfiguration
 
 import org.json4s._
 import org.json4s.JsonDSL._
 
 /** A file, and the numbers of its rows that leave, in order. */
-private[step] final case class Shortened(path: String, gone: Array[Long])
+private[leaving] final case class Shortened(path: String, gone: Array[Long])
 
 /**
  * Copies Parquet files without some of their rows. Only pages with such rows are opened; all others are copied as
@@ -45,10 +46,9 @@ object WithoutRows {
    * which rows cannot be cut.
    */
   def run(session: SparkSession, request: JValue): JObject = {
-    val folder = Decoder.text(request \ "path")
-    val files = ExpressionDecoder.list(request \ "files").map { file =>
-      Shortened(
-        Decoder.text(file \ "path"), ExpressionDecoder.list(file \ "rows").map(Decoder.long).toArray.sorted.distinct)
+    val folder = Json.text(request, "path")
+    val files = Json.items(request, "files").map { file =>
+      Shortened(Json.text(file, "path"), Json.longs(file, "rows").toArray.sorted.distinct)
     }
     val hadoop = session.sessionState.newHadoopConf()
     val context = session.sparkContext
@@ -64,7 +64,7 @@ object WithoutRows {
   }
 
   /** Runs what reads a file; a failure names the file as that of a scan does, so that it is taken for damaged. */
-  private[step] def reading[T](path: String)(body: => T): T =
+  private[leaving] def reading[T](path: String)(body: => T): T =
     try body
     catch {
       case other: UncutException => throw other

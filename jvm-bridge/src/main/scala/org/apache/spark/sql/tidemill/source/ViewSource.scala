@@ -22,7 +22,8 @@ import org.apache.spark.sql.types.{LongType, StructType}
  *
  * Of a log entry this reads: "output" (bool), "files" (live ones) and "delta" (null if the run knows no difference),
  * both lists of {"path", "bytes", "modified"}, of live files with "dv" (rows that have left, see [[DeletionVector]]),
- * "rows" (of the content, null if unknown), and "metrics"."rows_out". A value {"$in": name} lies in the file of that name beside the entry.
+ * "rows" (of the content, null if unknown), and "metrics"."rows_out". A value {"$in": name} lies in the file of that
+ * name beside the entry.
  */
 private[tidemill] object ViewSource extends Source {
   private val Definition = "_tidemill/view.json"

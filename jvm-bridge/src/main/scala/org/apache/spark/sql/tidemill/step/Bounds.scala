@@ -18,7 +18,7 @@ import org.json4s._
 import org.json4s.JsonDSL._
 
 /** The least and the greatest values in a Parquet file, as its footer knows them. */
-private[step] object Bounds {
+private[tidemill] object Bounds {
   /** The columns whose bounds are told: enough for keys and what stands first, and short in the log. */
   private val Columns = 8
   private val Text = 64

@@ -22,8 +22,9 @@ import org.apache.spark.sql.types.StructType
 
 /**
  * The Delta table at a view's location, which shows the view's result files to everyone who reads Delta. Its
- * transactions add and remove files, or mark rows of them as gone, and carry the number of the run whose content they show (application: the
- * view). Asked for by Python as {"do": name, "location", ...}; loaded only where a session has Delta.
+ * transactions add and remove files, or mark rows of them as gone. They carry the number of the run whose content they
+ * show (application: the view). Asked for by Python as {"do": name, "location", ...}; loaded only where a session has
+ * Delta.
  */
 private[tidemill] object DeltaResult {
   /** Another writer may come first a few times; Tidemill's own writers show the same content. */
