@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from tests.conftest import difference, early_work, location_of
 from tests.faults.checks import check
 from tests.faults.points import BY_KEY, endure
-from tidemill.runtime.run import mark
+from tidemill.runtime.run import apply, mark
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ def test_refresh_of_other_results(spark: SparkSession, events: str, result: str)
 
 
 def test_refresh_of_marked_rows(spark: SparkSession, events: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mark, "SMALL_RESULT_BYTES", 0)
+    monkeypatch.setattr(apply, "SMALL_RESULT_BYTES", 0)
     monkeypatch.setattr(mark, "FEW", 1)
     spark.sql(f"CREATE INCREMENTAL VIEW v USING delta SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {BY_KEY}")
     assert "delta publish" in refreshing(spark, part=9)

@@ -27,7 +27,6 @@ BAG = "SELECT v % 50 AS v, IF(v = 3, DOUBLE('NaN'), v / 2) AS half, map('v', v %
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are marked in results of any size, or else cut out of files."""
-    monkeypatch.setattr(mark, "SMALL_RESULT_BYTES", 0)
     monkeypatch.setattr(apply, "SMALL_RESULT_BYTES", 0)
     monkeypatch.setattr(mark, "FEW", 1)
 

@@ -2,25 +2,25 @@
 
 Rows that arrive go into a new file. Rows that leave are looked for in the files whose bounds do not rule them out
 (`leaving`); the files that hold some are copied without them, page by page, and rows that the delta does not name are
-neither compared nor encoded again. A small result is rewritten whole, since that is one job. So are the touched files
-if very many rows leave. Runs merge small files on the way, so that these do not pile up (`crowded`). In a partitioned
-result, all this holds for each partition that the delta touches; the others stay as they are.
+neither compared nor encoded again; a Delta result has them marked instead (`mark`). A small result is rewritten whole,
+since that is one job. So are the touched files if very many rows leave. Runs merge small files on the way, so that
+these do not pile up (`crowded`). In a partitioned result, all this holds for each partition that the delta touches; the
+others stay as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 from urllib.parse import unquote
 
 from tidemill.errors import TidemillError
 from tidemill.plan.expr import ONE, ZERO, Col, Expr, fn
 from tidemill.plan.grouping import identity, is_plain
-from tidemill.runtime.run import leaving
+from tidemill.runtime.run import leaving, mark
 from tidemill.runtime.run.jobs import SparkJobs, Written
-from tidemill.runtime.run.leaving import Left, ResultColumn, may_hold, same_values
+from tidemill.runtime.run.leaving import File, Left, ResultColumn, may_hold, same_values
 from tidemill.runtime.run.row_expressions import Ids, is_negative, is_positive, observed_sum, partition_text
 from tidemill.runtime.storage.files import child
 from tidemill.wire import nodes
@@ -35,8 +35,6 @@ CROWD = 8
 TARGET_FILE_BYTES = 32 * MEBIBYTE
 # Rewriting so many bytes keeps a core busy for half a second: with more, a second task and a second file pay.
 TASK_BYTES = 4 * MEBIBYTE
-
-File = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +76,13 @@ def apply_delta(
     delta: Delta,
     target: str,
     partitions: Sequence[str] = (),
+    vectors: Callable[[], str] | None = None,
 ) -> Applied:
     """Applies `delta` to the `live` files. Writes the changed files below the new directory `target`.
 
     `keys`: names of columns that are a key of the view before and after, or None for a bag. `partitions`: names of the
-    columns that partition the result.
+    columns that partition the result. `vectors` gives the path of a new file of deletion vectors, if rows that leave
+    are to be marked in these; None: they are cut out of files.
 
     Raises TIDEMILL_PLANNER_FAILED if the delta removes a row that the result does not have: the plan was wrong, and
     nothing is kept.
@@ -90,7 +90,7 @@ def apply_delta(
     live = tuple(live)
     if not (delta.inserts or delta.deletes):
         return Applied(live, (), ())
-    task = _Task(execution, columns, _usable(keys, columns), delta, target, partitions)
+    task = _Task(execution, columns, _usable(keys, columns), delta, target, partitions, vectors)
     searched, crowd = _candidates(task, live)
     if _size(searched) <= SMALL_RESULT_BYTES:
         return _rewritten(task, live, searched, crowd)
@@ -99,7 +99,7 @@ def apply_delta(
     if found is None:
         return _rewritten(task, live, _touched(task, searched), crowd)
     _complain(execution, found.missing)
-    return _cut(task, live, found.rows, crowd)
+    return (_cut if vectors is None else _marked)(task, live, found.rows, crowd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +112,7 @@ class _Task:
     delta: Delta
     target: str
     partitions: Sequence[str]
+    vectors: Callable[[], str] | None
 
     def write(self, plan: WireNode, out: Sequence[int], size: int) -> Written:
         """Writes the rows of a plan, with the columns `out`, into files of the result; `size`: estimated bytes."""
@@ -159,6 +160,19 @@ def _cut(task: _Task, live: Sequence[File], places: Mapping[str, Sequence[int]],
     gone = merged | {f["path"] for f in cut}
     removed = tuple(f for f in live if f["path"] in gone)
     return Applied(tuple(f for f in live if f["path"] not in gone), (*copied, *written), removed)
+
+
+def _marked(task: _Task, live: Sequence[File], places: Mapping[str, Sequence[int]], crowd: Sequence[File]) -> Applied:
+    """Applies the delta by marking rows that leave, and rewriting worn files with `crowd`."""
+    assert task.vectors is not None
+    marked = mark.marked(task.execution, live, places, task.vectors())
+    left = [file for f in live if mark.rows_left(file := marked.get(f["path"], f))]
+    worn = mark.worn([f for f in left if f["path"] in marked], TARGET_FILE_BYTES)
+    gone = {f["path"] for f in (*crowd, *worn)}
+    written = _arrived(task, [f for f in left if f["path"] in gone], {})
+    kept = tuple(f for f in left if f["path"] not in gone)
+    stay = {f["path"] for f in kept}
+    return Applied(kept, written, tuple(f for f in live if f["path"] not in stay))
 
 
 def _in_partition(copy: File, file: File, depth: int) -> File:
@@ -316,7 +330,9 @@ def _counted(task: _Task, touched: Sequence[File]) -> tuple[File, ...]:
     columns, size = task.columns, _size(touched) + task.delta.bytes
     out, count = ids.fresh(len(columns)), ids.one()
     if size <= SMALL_RESULT_BYTES:
-        plan = _checked(_final_counts(ids, out, count, columns, _present(ids, columns, touched), task.delta), count)
+        rows = ids.fresh(len(columns))
+        present = (rows, _leaf(touched, rows, columns))
+        plan = _checked(_final_counts(ids, out, count, columns, present, task.delta), count)
     else:
         plan = _passing(ids, out, count, task, touched)
     written = task.write(plan, out, size)
@@ -336,11 +352,6 @@ def _passing(ids: Ids, out: Sequence[int], count: int, task: _Task, touched: Seq
     named, counted = ids.fresh(len(columns)), ids.one()
     final = _checked(_final_counts(ids, named, counted, columns, met("semi"), delta), counted)
     return nodes.union(out, met("anti"), (named, final))
-
-
-def _present(ids: Ids, columns: Sequence[ResultColumn], files: Sequence[File]) -> tuple[list[int], WireNode]:
-    rows = ids.fresh(len(columns))
-    return rows, _leaf(files, rows, columns)
 
 
 def _final_counts(

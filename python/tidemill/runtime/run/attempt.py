@@ -16,12 +16,11 @@ from tidemill.plan.datatype import type_to_text
 from tidemill.plan.query import count_field
 from tidemill.runtime.before import sessions
 from tidemill.runtime.before.situation import Situation
-from tidemill.runtime.run import leaving, metrics
+from tidemill.runtime.run import leaving, mark, metrics
 from tidemill.runtime.run.apply import Delta, apply_delta
 from tidemill.runtime.run.binder import Binder
 from tidemill.runtime.run.jobs import SparkJobs
 from tidemill.runtime.run.leaving import ResultColumn
-from tidemill.runtime.run.mark import mark_rows, pays
 from tidemill.runtime.run.steps import Outcome, carry_out
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import UndecidedError
@@ -327,11 +326,9 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
         touched = rows_out.inserts + rows_out.deletes + content
         sessions.fit(run.execution.jvm, 0.0, touched, touched)
         partitions = view.definition.create.partitioned_by
-        applied = None
-        if view.definition.marks_rows and pays(delta, content):
-            applied = mark_rows(run.execution, columns, keys, head.files, delta, stage, partitions)
-        if applied is None:
-            applied = apply_delta(run.execution, columns, keys, head.files, delta, stage.data(), partitions)
+        marks = view.definition.marks_rows and mark.pays(delta.deletes, content)
+        vectors = stage.vectors if marks else None
+        applied = apply_delta(run.execution, columns, keys, head.files, delta, stage.data(), partitions, vectors)
         data = (*applied.kept, *stage.move_into_place(applied.added))
         delta_files = delta.files
     states = {s.name: run.state(s) for s in plan.states}
