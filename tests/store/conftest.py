@@ -52,6 +52,11 @@ class Store:
         )
         return self._frame(plan)
 
+    def replay_tasks(self, name: str) -> int:
+        """The tasks in which Delta has replayed the log of a table, up to its newest version."""
+        snapshot = self._leaf(name).relation().location().getSnapshot()
+        return int(snapshot.stateDF().rdd().getNumPartitions())
+
     def _leaf(self, name: str) -> Any:
         analysed = self.spark.sql(f"SELECT * FROM {name}")._jdf.queryExecution().analyzed()
         return analysed.collectLeaves().head()

@@ -197,6 +197,32 @@ def test_a_snapshot_is_read_without_asking_the_log_again(spark: SparkSession, st
         assert jobs.since_start() == 1
 
 
+def test_a_table_of_more_files_than_its_checksum_lists(spark: SparkSession, store: Store, table: str) -> None:
+    """Its rows follow from those before and the change, and its log is replayed in as many tasks as it is long."""
+    tasks, listed = (
+        "spark.databricks.delta.snapshotPartitions",
+        "spark.databricks.delta.allFilesInCrc.thresholdNumFiles",
+    )
+    usual = spark.conf.get(tasks)
+    try:
+        spark.conf.unset(tasks)
+        create(spark, table, "id INT", feed=False, vectors=False)
+        spark.sql(f"INSERT INTO {table} SELECT /*+ REPARTITION(2) */ * FROM VALUES (1), (2)")
+        old, _ = store.pin(table)
+        spark.conf.set(listed, "1")
+        for more in ("(3)", "(4)"):
+            spark.sql(f"INSERT INTO {table} VALUES {more}")
+        now, _ = store.pin(table)
+        assert (old["rows"], now["rows"]) == (2, None)
+        [pinned] = pin(store, [store.describe(table)], [old])
+        assert (pinned.position["rows"], pinned.change.rows) == (4, 4.0)
+        assert bag(store.snapshot(table, ["id"], now)) == Counter([(1,), (2,), (3,), (4,)])
+        assert store.replay_tasks(table) == 1
+    finally:
+        spark.conf.set(tasks, str(usual))
+        spark.conf.unset(listed)
+
+
 def test_vacuumed_files_are_history_gone(spark: SparkSession, store: Store, table: str) -> None:
     create(spark, table, "id INT", feed=False, vectors=False)
     spark.sql(f"INSERT INTO {table} SELECT /*+ REPARTITION(1) */ id FROM range(10)")

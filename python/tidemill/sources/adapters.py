@@ -9,7 +9,7 @@ from tidemill.bridge.invoker import Invoker
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.plan.kinds import SourceKind
-from tidemill.sources.base import SOURCE_REPLACED, Adapter, Position, Source
+from tidemill.sources.base import SOURCE_REPLACED, Adapter, Position, Source, Summary
 from tidemill.sources.clock_source import ClockSource
 from tidemill.sources.delta_source import DeltaSource
 from tidemill.sources.file_source import FileSource
@@ -55,14 +55,25 @@ def pin(
     given = list(at) if at is not None else [None] * len(sources)
     asked = {"sources": [dict(s) for s in sources], "since": old, "at": given, "now": ClockSource.now()}
     answer = jvm.invoke("pin", asked)
+    positions = [_counted(*p) for p in zip(old, answer["positions"], answer["changes"], strict=True)]
     pinned = [
         Pinned(now, adapter(source).change(source, before, now, summary))
-        for source, before, now, summary in zip(sources, old, answer["positions"], answer["changes"], strict=True)
+        for source, before, now, summary in zip(sources, old, positions, answer["changes"], strict=True)
     ]
     return [
         p if (before is None) == (wanted is None) else replace(p, change=_of_another_kind(p.change))
         for p, before, wanted in zip(pinned, old, known, strict=True)
     ]
+
+
+def _counted(before: Position, now: Position, summary: Summary | None) -> Position:
+    """Returns the present position with its rows, where these follow from the rows before and the counted change."""
+    if not (isinstance(before, Mapping) and isinstance(now, Mapping) and "rows" in now) or summary is None:
+        return now
+    known, came, went = before.get("rows"), summary["inserts"], summary["deletes"]
+    if now["rows"] is not None or summary["reason"] or None in (known, came, went):
+        return now
+    return {**now, "rows": known + came - went}
 
 
 def _of_another_kind(change: SourceChange) -> SourceChange:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tidemill.plan.change import SourceChange
+from tidemill.runtime.content.jobs import Written
 from tidemill.runtime.run.binder import Binder
-from tidemill.runtime.run.jobs import Written
 from tidemill.runtime.view.history import ChangeCounts
 
 
@@ -19,18 +19,11 @@ def rows_in(
     other side), so the largest count is taken. For a first run these are all rows of the sources. None if no changes
     were read. `unseen`: changes that were read before the run was planned, and came to nothing.
     """
-    inserts: dict[int, int] = {}
-    deletes: dict[int, int] = {}
-    for seen in written:
-        for name, metrics in seen.observed.items():
-            if name in binder.changes:
-                source = binder.changes[name]
-                _raise(inserts, source, metrics, "inserts")
-                _raise(deletes, source, metrics, "deletes")
-            elif first and name in binder.scans:
-                _raise(inserts, binder.scans[name], metrics, "rows")
+    seen = list(written)
+    inserts = _most(binder.changes, seen, "inserts")
+    deletes = _most(binder.changes, seen, "deletes")
     if first:
-        inserts |= binder.counted
+        inserts = {**inserts, **rows_scanned(binder, seen), **binder.counted}
     before = [(int(change.inserts or 0), int(change.deletes or 0)) for change in unseen]
     if not (first or binder.changes or before):
         return None
@@ -38,9 +31,19 @@ def rows_in(
     return ChangeCounts(sum(inserts.values()) + came, sum(deletes.values()) + went)
 
 
-def _raise(counts: dict[int, int], source: int, metrics: Mapping[str, object], name: str) -> None:
-    value = metrics.get(name)
-    counts[source] = max(counts.get(source, 0), int(str(value)) if value is not None else 0)
+def rows_scanned(binder: Binder, written: Iterable[Written]) -> dict[int, int]:
+    """Returns the rows of the sources whose scans were observed."""
+    return _most(binder.scans, written, "rows")
+
+
+def _most(sources: Mapping[str, int], written: Iterable[Written], metric: str) -> dict[int, int]:
+    """Returns the largest value of a metric among the observations of each source; `sources`: by observation."""
+    found: dict[int, int] = {}
+    for seen in written:
+        for name, metrics in seen.observed.items():
+            if name in sources:
+                found[sources[name]] = max(found.get(sources[name], 0), int(str(metrics.get(metric) or 0)))
+    return found
 
 
 def value(written: Written, name: str, metric: str) -> int:

@@ -12,6 +12,7 @@ import org.apache.spark.sql.delta.{DeltaColumnMapping, DeltaConfigs, DeltaLog, S
 import org.apache.spark.sql.delta.actions.AddFile
 import org.apache.spark.sql.delta.commands.cdc.CDCReader
 import org.apache.spark.sql.delta.files.{TahoeBatchFileIndex, TahoeLogFileIndex}
+import org.apache.spark.sql.delta.sources.DeltaSQLConf
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 import org.apache.spark.sql.tidemill.base.Json
 import org.apache.spark.sql.types.StructType
@@ -22,6 +23,12 @@ import org.apache.spark.sql.types.StructType
  * name. Loaded only where a relation is Delta's.
  */
 private[tidemill] object DeltaSource extends Source {
+  /** Files of a table for one task of a replay of its log. */
+  private val FilesPerTask = 10000
+
+  /** Delta's own number of them. */
+  private val MostTasks = 50L
+
   /** Why this relation of Delta cannot be followed. */
   def fixed(files: HadoopFsRelation): Option[String] = files.location match {
     case index: TahoeLogFileIndex if index.isTimeTravelQuery => Some("a fixed version of a Delta table")
@@ -125,9 +132,25 @@ private[tidemill] object DeltaSource extends Source {
         val index = new DeltaSnapshotIndex(session, present, log, at)
         log.buildHadoopFsRelationWithFileIndex(at, index, bucketSpec = None)
       case None =>
+        fitReplay(session, at)
         log.createRelation(snapshotToUseOpt = Some(at), catalogTableOpt = leaf.catalogTable, isTimeTravelQuery = true)
     }
     LogicalRelation(relation)
+  }
+
+  /**
+   * Delta replays its log in `MostTasks`, however few files a table has: seconds for each version that a run reads. The
+   * plan of a replay is made once for a version, and only here with fewer tasks, unless the user has set their number.
+   */
+  private def fitReplay(session: SparkSession, at: Snapshot): Unit = {
+    val conf = session.sessionState.conf
+    val tasks = DeltaSQLConf.DELTA_SNAPSHOT_PARTITIONS
+    for (known <- at.checksumOpt if !conf.contains(tasks.key)) {
+      val fitting = math.min(1 + known.numFiles / FilesPerTask, MostTasks)
+      conf.setConfString(tasks.key, fitting.toString)
+      try at.stateDF
+      finally conf.unsetConf(tasks.key)
+    }
   }
 
   def changes(
