@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from tests.conftest import difference, early_work, location_of
 from tests.faults.checks import check
 from tests.faults.points import BY_KEY, endure
-from tidemill.runtime.run import apply, mark
+from tidemill.runtime.content import apply, mark
 
 pytestmark = pytest.mark.slow
 

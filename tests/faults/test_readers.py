@@ -20,7 +20,7 @@ from tests.conftest import location_of
 from tests.faults.checks import check, wait_for
 from tests.faults.contents import digest, read_by_duckdb, read_by_spark
 from tests.faults.processes import Process, started
-from tidemill.runtime.run import apply
+from tidemill.runtime.content import apply
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tidemill.runtime.run.jobs import SparkJobs
+from tidemill.runtime.content.jobs import SparkJobs
 
 SUMMARY = """SELECT cat, SUM(IF(cost IS NULL, price, -cost)) AS gross, COUNT(*) AS n
              FROM sales LEFT OUTER JOIN returns ON sales.o_id = returns.o_id GROUP BY cat"""

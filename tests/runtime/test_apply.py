@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle, location_of
-from tidemill.runtime.run import apply
+from tidemill.runtime.content import apply
 
 Refresh = Callable[..., Row]
 
@@ -128,8 +128,8 @@ def test_inserts_into_a_big_result_do_not_pile_up_files(
 
 def test_a_delta_that_takes_what_is_not_there_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     from tidemill.errors import TidemillError
-    from tidemill.runtime.run.jobs import SparkJobs, Written
-    from tidemill.runtime.run.leaving import ResultColumn
+    from tidemill.runtime.content.jobs import SparkJobs, Written
+    from tidemill.runtime.content.leaving import ResultColumn
 
     class Lying(SparkJobs):
         def write(self, *args: Any, **named: Any) -> Written:

@@ -74,7 +74,7 @@ def test_each_run_is_one_transaction(
 def test_only_files_with_changed_rows_are_exchanged(
     spark: SparkSession, db: str, refresh: Refresh, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidemill.runtime.run import apply
+    from tidemill.runtime.content import apply
 
     monkeypatch.setattr(apply, "SMALL_RESULT_BYTES", 0)
     spark.sql("CREATE TABLE t (id INT, v INT) USING delta")

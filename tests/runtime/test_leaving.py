@@ -12,9 +12,9 @@ from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle, location_of, newest_entry
 from tidemill.errors import TidemillError
-from tidemill.runtime.run import apply, leaving
-from tidemill.runtime.run.jobs import RESULT_PAGE_ROWS, SparkJobs, Written
-from tidemill.runtime.run.leaving import Left, ResultColumn, may_hold, observed_columns
+from tidemill.runtime.content import apply, leaving
+from tidemill.runtime.content.jobs import RESULT_PAGE_ROWS, SparkJobs, Written
+from tidemill.runtime.content.leaving import Found, Left, ResultColumn, may_hold, observed_columns
 
 Refresh = Callable[..., Row]
 KEY, NAME, PRICE = ResultColumn("k", "long"), ResultColumn("s", "string"), ResultColumn("x", "double")
@@ -122,6 +122,13 @@ def test_rows_that_are_not_there_are_missed() -> None:
         applied([file("a")], signed(0, 3), [["file:/v/a", 3, "file:/v/delta", 0, -1]])
     with pytest.raises(TidemillError, match="removes 3 row values"):
         applied([file("a", {"k": [0, 9]})], signed(0, 3, Left(KEY, (12,), 12, 12, False)))
+
+
+def test_rows_whose_places_are_known_are_not_looked_for() -> None:
+    delta = apply.Delta((file("delta", mebibytes=0),), 1, 1, "_n", (), Found({"file:/v/a": (3,)}, 0))
+    log, result = applied([file("a"), file("b")], delta)
+    assert log == [("cut rows", ["a"]), ("apply", ["delta"])]
+    assert paths(result.kept) == ["b"]
 
 
 def test_a_hundred_runs_pile_up_no_files(monkeypatch: pytest.MonkeyPatch) -> None:

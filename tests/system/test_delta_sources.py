@@ -10,7 +10,7 @@ from pyspark.sql import Row
 
 from tests.conftest import location_of
 from tests.system.conftest import Jobs, World
-from tidemill.runtime.run.jobs import SparkJobs
+from tidemill.runtime.content.jobs import SparkJobs
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from pyspark.sql import Row, SparkSession
 from tests.conftest import files_under, location_of
 from tests.system.conftest import Jobs, World
 from tests.system.files import parts, put, remove
-from tidemill.runtime.run.jobs import SparkJobs
+from tidemill.runtime.content.jobs import SparkJobs
 
 pytestmark = pytest.mark.slow
 

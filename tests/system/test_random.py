@@ -22,7 +22,7 @@ from tests.conftest import COSTS, free, ordered, packs
 from tests.system.bags import Values, compare, contents, net_change
 from tests.system.changes import SQL_TYPES, Scenario, insert, scenarios, values
 from tests.system.queries import COLUMNS, PLAIN_VIEWS, Query, queries
-from tidemill.runtime.run import apply, mark
+from tidemill.runtime.content import apply, mark
 from tidemill.search.keep import wanted as wanted_states
 from tidemill.search.lower import state as lower_state
 from tidemill.search.space import orders

@@ -141,9 +141,10 @@ def staged(step: str, columns: Iterable[Stored]) -> WireNode:
     return node("staged", {"step": step, "columns": _stored(columns)})
 
 
-def result(columns: Iterable[Stored]) -> WireNode:
-    """The view's present content."""
-    return node("result", {"columns": _stored(columns)})
+def result(columns: Iterable[Stored], path_column: int | None = None, row_column: int | None = None) -> WireNode:
+    """The view's present content; `path_column` and `row_column` as in `files`."""
+    told = {"path_column": path_column, "row_column": row_column}
+    return node("result", {"columns": _stored(columns)} | {name: c for name, c in told.items() if c is not None})
 
 
 def held(columns: Iterable[Stored]) -> WireNode:
@@ -190,6 +191,16 @@ def stored_columns(leaf: Mapping[str, Any]) -> list[Stored]:
 def project(columns: Iterable[tuple[int, Expr]], child: WireNode) -> WireNode:
     """Exactly these columns."""
     return node("project", {"columns": named_to_json(columns)}, child)
+
+
+def with_columns(made: Mapping[str, Any], columns: Iterable[tuple[int, Expr]], child: WireNode) -> WireNode:
+    """A projection with more columns, over another input."""
+    return over({**made, "columns": [*made["columns"], *named_to_json(columns)]}, [child])
+
+
+def with_aggregates(made: Mapping[str, Any], calls: Iterable[tuple[int, Expr]], child: WireNode) -> WireNode:
+    """A grouping with more aggregates, over another input."""
+    return over({**made, "aggregates": [*made["aggregates"], *named_to_json(calls)]}, [child])
 
 
 def where(condition: Iterable[Expr], child: WireNode) -> WireNode:

@@ -16,11 +16,13 @@ from tidemill.plan.datatype import type_to_text
 from tidemill.plan.query import count_field
 from tidemill.runtime.before import sessions
 from tidemill.runtime.before.situation import Situation
-from tidemill.runtime.run import leaving, mark, metrics
-from tidemill.runtime.run.apply import Delta, apply_delta
+from tidemill.runtime.content import leaving, mark
+from tidemill.runtime.content.apply import Delta, apply_delta, is_small
+from tidemill.runtime.content.jobs import SparkJobs
+from tidemill.runtime.content.leaving import ResultColumn
+from tidemill.runtime.content.places import PLACES, Sought
+from tidemill.runtime.run import metrics
 from tidemill.runtime.run.binder import Binder
-from tidemill.runtime.run.jobs import SparkJobs
-from tidemill.runtime.run.leaving import ResultColumn
 from tidemill.runtime.run.steps import Outcome, carry_out
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import UndecidedError
@@ -103,8 +105,7 @@ def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion
         execution = SparkJobs(jvm, query, name, number, situation.clock)
         binder, states = _binder(view, situation), view.head.states if view.head else {}
         partitions = view.definition.create.partitioned_by
-        watched = _watched(view, plan)
-        outcome = carry_out(plan, situation, execution, binder, stage, states, partitions, watched)
+        outcome = carry_out(plan, situation, execution, binder, stage, states, partitions, _sought(view, plan))
         view.files.delete(outcome.emptied(plan))
         # Everything that reads the sources is done; what is looked at here is part of what the run costs.
         _check_undisturbed(jvm, view, situation)
@@ -121,11 +122,13 @@ def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion
     return record
 
 
-def _watched(view: View, plan: RunPlan) -> list[ResultColumn]:
-    """Returns the columns that are observed in rows that leave, for a plan whose delta is applied."""
-    if view.head is None or not view.head.filled or any(s.target == "result" for s in plan.steps):
-        return []
-    return leaving.observed_columns(_columns(view), _keys(view.head, plan))
+def _sought(view: View, plan: RunPlan) -> Sought:
+    """Returns what the steps of a plan learn of rows that leave; nothing if no delta is applied."""
+    head, columns = view.head, _columns(view)
+    if head is None or not head.filled or any(s.target == "result" for s in plan.steps):
+        return Sought()
+    observed = leaving.observed_columns(columns, _keys(head, plan))
+    return Sought(tuple(observed), () if is_small(head.files) else head.files)
 
 
 def _columns(view: View) -> list[ResultColumn]:
@@ -321,7 +324,8 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
         observed = outcome.delta.observed.get(leaving.OBSERVATION) or {}
         left = leaving.left_values(leaving.observed_columns(columns, keys), observed)
         count = count_field(c.name for c in columns)
-        delta = Delta(outcome.delta.files, rows_out.inserts, rows_out.deletes, count, left)
+        found = outcome.places.found(outcome.delta.observed.get(PLACES) or {}, rows_out.deletes)
+        delta = Delta(outcome.delta.files, rows_out.inserts, rows_out.deletes, count, left, found)
         content = _rows(head.files) if head.rows is None else head.rows
         touched = rows_out.inserts + rows_out.deletes + content
         sessions.fit(run.execution.jvm, 0.0, touched, touched)
@@ -342,7 +346,7 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
         output_at=time.time_ns() // 1000,
         files=tuple(data),
         states=states,
-        sources=situation.sources_at(),
+        sources=situation.sources_at(metrics.rows_scanned(run.binder, outcome.written.values())),
         fingerprint=situation.fingerprint,
         functions=situation.functions,
         keys=tuple(plan.keys) if plan.keys else None,

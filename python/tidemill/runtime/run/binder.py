@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from tidemill.plan.expr import Col, Expr, Lit, fn
-from tidemill.runtime.run.row_expressions import ROWS, signed_counts
+from tidemill.runtime.content.row_expressions import ROWS, signed_counts
 from tidemill.wire import nodes
 from tidemill.wire.nodes import Among, WireNode
 
@@ -138,4 +138,4 @@ class Binder:
         return self.positions[-1 if moment is None else moment].get(source)
 
     def _files(self, node: Mapping[str, Any], listed: Files) -> WireNode:
-        return nodes.files(listed, nodes.stored_columns(node))
+        return nodes.files(listed, nodes.stored_columns(node), node.get("path_column"), node.get("row_column"))

@@ -17,8 +17,8 @@ from tidemill.plan.expr import Col, Lit, fn
 from tidemill.plan.ops import Scan
 from tidemill.plan.tree import Tree
 from tidemill.runtime.before.situation import Situation
+from tidemill.runtime.content.jobs import SparkJobs
 from tidemill.runtime.run.binder import Binder
-from tidemill.runtime.run.jobs import SparkJobs
 from tidemill.runtime.view.views import View
 from tidemill.search.contract.run_plan import RunPlan
 from tidemill.search.lower.lowered import Blocks, Lowered

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import assert_never
 
@@ -12,12 +12,13 @@ from tidemill.cost.costing import LOOKED_UP_KEYS
 from tidemill.plan.expr import Col
 from tidemill.runtime.before import sessions
 from tidemill.runtime.before.situation import Situation
-from tidemill.runtime.run import leaving
-from tidemill.runtime.run.apply import partition_ids
+from tidemill.runtime.content import leaving
+from tidemill.runtime.content.apply import partition_ids
+from tidemill.runtime.content.jobs import SparkJobs, Written
+from tidemill.runtime.content.leaving import ResultColumn
+from tidemill.runtime.content.places import PLACE, Places, Sought
+from tidemill.runtime.content.row_expressions import ROWS, observed_values, signed_counts
 from tidemill.runtime.run.binder import Binder
-from tidemill.runtime.run.jobs import SparkJobs, Written
-from tidemill.runtime.run.leaving import ResultColumn
-from tidemill.runtime.run.row_expressions import ROWS, observed_values, signed_counts
 from tidemill.runtime.storage.files import parent
 from tidemill.runtime.storage.stage import Stage
 from tidemill.runtime.view.record import StoredPiece, StoredState
@@ -32,13 +33,17 @@ VALUES = "values"
 
 @dataclass(slots=True)
 class Outcome:
-    """The output of the steps, by step and by target. `pieces`: the present pieces of each state."""
+    """The output of the steps, by step and by target.
+
+    `pieces`: the present pieces of each state. `places`: what the steps know of places of rows of the content.
+    """
 
     written: dict[str, Written]
     pieces: dict[str, tuple[StoredPiece, ...]]
     result: Written | None = None
     delta: Written | None = None
     held: Written | None = None
+    places: Places = field(default_factory=lambda: Places(()))
 
     def emptied(self, plan: RunPlan) -> set[str]:
         """Returns the folders of segments without rows, which belong to no state."""
@@ -71,24 +76,35 @@ def carry_out(
     stage: Stage,
     states: Mapping[str, StoredState],
     partitions: Sequence[str],
-    watched: Sequence[ResultColumn] = (),
+    sought: Sought,
 ) -> Outcome:
     """Executes the steps of a plan one after the other. Removes the files that only later steps read.
 
-    `states`: as the last run left them. `partitions`: the names of columns that partition the result. `watched`:
-    columns that are observed in the rows that leave the view. `binder` gets the files of the steps.
+    `states`: as the last run left them. `partitions`: the names of columns that partition the result. `sought`: what is
+    to be learned of the rows that leave the view. `binder` gets the files of the steps.
 
     Raises `JvmFailure`.
     """
-    outcome = Outcome({}, {name: s.pieces for name, s in states.items()})
+    outcome = Outcome({}, {name: s.pieces for name, s in states.items()}, places=Places(sought.files))
     asked = {pair for step in plan.steps for pair in questions.values_looked_up(step.plan)}
     for step in plan.steps:
         _fit(execution.jvm, situation, binder, step)
-        outcome.take(step, _written(execution, binder, step, stage, partitions, asked, watched))
+        placed = _placed(step, outcome.places)
+        outcome.take(placed, _written(execution, binder, placed, stage, partitions, asked, sought.observed))
         if step.mode == "compact":
             binder.states[str(step.state)] = [p.files for p in outcome.pieces[str(step.state)]]
     stage.drop_shared()
     return outcome
+
+
+def _placed(step: Step, places: Places) -> Step:
+    """Returns a step that tells places of the rows of the content that it reads, if it can."""
+    if step.target == "shared" and (noted := places.noting(step.name, step.plan, step.columns)) is not None:
+        plan, place = noted
+        return replace(step, plan=plan, columns=(*step.columns, (place, PLACE)))
+    if step.target == "delta" and (netted := places.netting(step.plan, step.columns)) is not None:
+        return replace(step, plan=netted)
+    return step
 
 
 def _fit(jvm: Jvm, situation: Situation, binder: Binder, step: Step) -> None:
@@ -110,7 +126,7 @@ def _written(
     asked: Collection[tuple[str, str]],
     watched: Sequence[ResultColumn],
 ) -> Written:
-    """Executes a step. `asked`: steps and fields whose values later steps look up; `watched`: as in `carry_out`."""
+    """Executes a step. `asked`: steps and fields whose values later steps look up; `watched`: the columns observed."""
     plan = binder.bind(step.plan)
     columns = [(c, n) for c, n in step.columns]
     values = [(n, observed_values(Col(c), LOOKED_UP_KEYS)) for c, n in columns if (step.name, n) in asked]

@@ -18,10 +18,10 @@ from urllib.parse import unquote
 from tidemill.errors import TidemillError
 from tidemill.plan.expr import ONE, ZERO, Col, Expr, fn
 from tidemill.plan.grouping import identity, is_plain
-from tidemill.runtime.run import leaving, mark
-from tidemill.runtime.run.jobs import SparkJobs, Written
-from tidemill.runtime.run.leaving import File, Left, ResultColumn, may_hold, same_values
-from tidemill.runtime.run.row_expressions import Ids, is_negative, is_positive, observed_sum, partition_text
+from tidemill.runtime.content import leaving, mark
+from tidemill.runtime.content.jobs import SparkJobs, Written
+from tidemill.runtime.content.leaving import File, Found, Left, ResultColumn, Search, may_hold, same_values
+from tidemill.runtime.content.row_expressions import Ids, is_negative, is_positive, observed_sum, partition_text
 from tidemill.runtime.storage.files import child
 from tidemill.wire import nodes
 from tidemill.wire.nodes import WireNode
@@ -41,7 +41,7 @@ TASK_BYTES = 4 * MEBIBYTE
 class Delta:
     """The staged signed delta of a run: files, net inserts and deletes, and the name of the column of signed counts.
 
-    `left`: what is known of the values in the rows that leave.
+    `left`: what is known of the values in the rows that leave. `found`: their places; None if these are not known.
     """
 
     files: tuple[File, ...]
@@ -49,6 +49,7 @@ class Delta:
     deletes: int
     count: str
     left: tuple[Left, ...] = ()
+    found: Found | None = None
 
     @property
     def bytes(self) -> int:
@@ -90,12 +91,11 @@ def apply_delta(
     live = tuple(live)
     if not (delta.inserts or delta.deletes):
         return Applied(live, (), ())
-    task = _Task(execution, columns, _usable(keys, columns), delta, target, partitions, vectors)
+    task = _Task(execution, columns, leaving.usable_keys(columns, keys), delta, target, partitions, vectors)
     searched, crowd = _candidates(task, live)
-    if _size(searched) <= SMALL_RESULT_BYTES:
+    if is_small(searched):
         return _rewritten(task, live, searched, crowd)
-    name, deletes = delta.count, delta.deletes
-    found = leaving.find(execution, columns, task.keys, searched, delta.files, name, deletes, delta.left)
+    found = delta.found or leaving.find(execution, task.search, searched)
     if found is None:
         return _rewritten(task, live, _touched(task, searched), crowd)
     _complain(execution, found.missing)
@@ -113,6 +113,12 @@ class _Task:
     target: str
     partitions: Sequence[str]
     vectors: Callable[[], str] | None
+
+    @property
+    def search(self) -> Search:
+        """The search for the rows that leave."""
+        delta, compared = self.delta, leaving.compared_columns(self.columns, self.keys)
+        return Search(compared, delta.files, delta.count, delta.deletes, delta.left)
 
     def write(self, plan: WireNode, out: Sequence[int], size: int) -> Written:
         """Writes the rows of a plan, with the columns `out`, into files of the result; `size`: estimated bytes."""
@@ -197,6 +203,11 @@ def _size(files: Sequence[File]) -> int:
     return sum(int(f["bytes"]) for f in files)
 
 
+def is_small(files: Sequence[File]) -> bool:
+    """Returns True if rewriting these files is as cheap as a search in them."""
+    return _size(files) <= SMALL_RESULT_BYTES
+
+
 def crowded(files: Sequence[File]) -> tuple[File, ...]:
     """Returns the files of a result, or of a partition, that are due to be merged.
 
@@ -212,7 +223,7 @@ def crowded(files: Sequence[File]) -> tuple[File, ...]:
     >>> crowded(sizes(128, 64, 32, 16, 8, 4, 2, 1))
     ()
     """
-    if _size(files) <= SMALL_RESULT_BYTES:
+    if is_small(files):
         return tuple(files) if len(files) >= CROWD else ()
     ordered = sorted(files, key=lambda f: int(f["bytes"]))
     sums = list(accumulate(int(f["bytes"]) for f in ordered))
@@ -252,14 +263,6 @@ def _candidates(task: _Task, live: Sequence[File]) -> tuple[tuple[File, ...], tu
     )
 
 
-def _usable(keys: Sequence[str] | None, columns: Sequence[ResultColumn]) -> tuple[str, ...] | None:
-    """Returns the keys if there are any and equal values of each are the same; else None."""
-    if not keys:
-        return None
-    types = {c.name: c.type for c in columns}
-    return tuple(keys) if all(is_plain(types[k]) for k in keys) else None
-
-
 def _leaf(files: Sequence[File], ids: Sequence[int], columns: Sequence[ResultColumn]) -> WireNode:
     return nodes.files(files, [(i, c.name, c.type) for i, c in zip(ids, columns, strict=True)])
 
@@ -271,12 +274,12 @@ def _signed(delta: Delta, ids: Sequence[int], columns: Sequence[ResultColumn], c
 def _touched(task: _Task, searched: Sequence[File]) -> tuple[File, ...]:
     """Returns the files that hold a row, or a key, that leaves. Runs one job."""
     ids = Ids()
-    compared = [c for c in task.columns if task.keys is None or c.name in task.keys]
+    compared = leaving.compared_columns(task.columns, task.keys)
     left, right = ids.fresh(len(compared)), ids.fresh(len(compared))
     path, count, found = ids.one(), ids.one(), ids.one()
     rows = nodes.files(searched, [(i, c.name, c.type) for i, c in zip(left, compared, strict=True)], path)
-    leaving = nodes.where([is_negative(count)], _signed(task.delta, right, compared, count))
-    held = nodes.join("semi", same_values(left, right, compared), rows, leaving)
+    gone = nodes.where([is_negative(count)], _signed(task.delta, right, compared, count))
+    held = nodes.join("semi", same_values(left, right, compared), rows, gone)
     plan = nodes.aggregate([(found, Col(path))], [], held)
     names = {_tail(str(row[0])) for row in task.execution.rows(plan, [(found, "path")], step="find touched files")}
     return tuple(f for f in searched if _tail(str(f["path"])) in names)

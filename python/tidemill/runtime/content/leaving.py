@@ -1,8 +1,9 @@
 """Finds the rows of a result that leave: which files may hold them, and where in these files they are.
 
-The step that writes the delta observes a few columns of the rows that leave. Each result file tells its bounds of such
-columns, so most files are ruled out unopened. In the others, one job looks for the rows by their keys, or by all
-columns.
+Where the delta is the difference of new rows and rows read from the content, the step that writes it observes the
+places of those that leave (`placed`), and nothing is read twice. Otherwise it observes a few columns of the rows that
+leave. Each result file tells its bounds of such columns, so most files are ruled out unopened. In the others, one job
+looks for the rows by their keys, or by all columns.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any
 
 from tidemill.cost.costing import LOOKED_UP_KEYS
 from tidemill.plan.expr import ONE, ZERO, Col, Expr, Lit, fn
-from tidemill.plan.grouping import identity
-from tidemill.runtime.run.jobs import SparkJobs
-from tidemill.runtime.run.row_expressions import Ids, is_negative, observed_sum, observed_values
+from tidemill.plan.grouping import identity, is_plain
+from tidemill.runtime.content.jobs import SparkJobs
+from tidemill.runtime.content.row_expressions import Ids, is_negative, observed_sum, observed_values
 from tidemill.wire import nodes
 from tidemill.wire.nodes import WireNode
 
@@ -67,6 +68,20 @@ class Left:
         return self.low is None or (self.low <= high and low <= self.high)
 
 
+def compared_columns(columns: Sequence[ResultColumn], keys: Sequence[str] | None) -> list[ResultColumn]:
+    """Returns the columns by which rows are the same: of the keys, if equal values of each are the same, or all."""
+    usable = usable_keys(columns, keys)
+    return [c for c in columns if usable is None or c.name in usable]
+
+
+def usable_keys(columns: Sequence[ResultColumn], keys: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Returns the keys if there are any and equal values of each are the same; else None."""
+    if not keys:
+        return None
+    types = {c.name: c.type for c in columns}
+    return tuple(keys) if all(is_plain(types[k]) for k in keys) else None
+
+
 def observed_columns(columns: Sequence[ResultColumn], keys: Sequence[str] | None) -> list[ResultColumn]:
     """Returns the columns to be observed in rows that leave: of the keys, or else of all, the first with bounds."""
     possible = [c for c in columns if c.type in BOUNDED and (not keys or c.name in keys)]
@@ -116,37 +131,42 @@ class Found:
     missing: int
 
 
-def find(
-    execution: SparkJobs,
-    columns: Sequence[ResultColumn],
-    keys: Sequence[str] | None,
-    files: Sequence[File],
-    delta: Sequence[File],
-    count_name: str,
-    deletes: int,
-    left: Sequence[Left],
-) -> Found | None:
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search for the rows that leave.
+
+    `compared`: the columns by which rows are the same; `delta`: the files of the signed delta, `count`: the name of
+    their column of counts, `deletes`: the rows that leave; `left`: what is known of their values.
+    """
+
+    compared: Sequence[ResultColumn]
+    delta: Sequence[File]
+    count: str
+    deletes: int
+    left: Sequence[Left] = ()
+
+
+def find(execution: SparkJobs, search: Search, files: Sequence[File]) -> Found | None:
     """Returns the places of the rows that leave, in `files`; None if too many rows come into question. Runs one job,
     or none if too many leave.
 
     Of several rows that are the same, any are taken, as many as the delta says.
     """
-    if deletes > MOST_FOUND:
+    if search.deletes > MOST_FOUND:
         return None
-    ids = Ids()
-    compared = [c for c in columns if keys is None or c.name in keys]
+    ids, compared = Ids(), search.compared
     held, gone = ids.fresh(len(compared)), ids.fresh(len(compared))
     path, row, source, number, count = ids.fresh(5)
     rows = nodes.files(files, _stored(held, compared), path, row)
-    probe = _probe(left, {c.name: i for i, c in zip(held, compared, strict=True)})
+    probe = _probe(search.left, {c.name: i for i, c in zip(held, compared, strict=True)})
     if probe is not None:
         rows = nodes.where([probe], rows)
-    counted = [*_stored(gone, compared), (count, count_name, "long")]
-    leaving = nodes.where([is_negative(count)], nodes.files(delta, counted, source, number))
+    counted = [*_stored(gone, compared), (count, search.count, "long")]
+    leaving = nodes.where([is_negative(count)], nodes.files(search.delta, counted, source, number))
     plan = nodes.join("inner", same_values(held, gone, compared), rows, leaving, broadcast="right")
     named = [(path, "path"), (row, "row"), (source, "source"), (number, "number"), (count, "count")]
     found = execution.few_rows(plan, named, step="find rows that leave", most=MOST_FOUND)
-    return None if found is None else _places(found, deletes)
+    return None if found is None else _places(found, search.deletes)
 
 
 def _places(found: Sequence[Sequence[Any]], deletes: int) -> Found:

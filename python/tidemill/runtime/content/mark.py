@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from tidemill.runtime.run.jobs import SparkJobs
-from tidemill.runtime.run.leaving import File
+from tidemill.runtime.content.jobs import SparkJobs
+from tidemill.runtime.content.leaving import File
 
 FEW = 10
 """Rows are marked if there are so many times as many in the result."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.cost.costing import PAGE_ROWS
-from tidemill.runtime.run.row_expressions import partition_text
+from tidemill.runtime.content.row_expressions import partition_text
 from tidemill.wire import nodes
 from tidemill.wire.nodes import WireNode
 
