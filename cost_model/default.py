@@ -101,7 +101,7 @@ class DefaultCostModel:
     write: float = _constant(3.5e-4, PER_ROW, "a row of a state or of what a run saves is written")
     order: float = _constant(1e-3, PER_ROW, "a row of a state is written in the order of a column, on small pages")
     kept: float = _constant(1.4e-4, PER_ROW, "a row of a state, of the result or of what a run saved is read")
-    file: float = _constant(1.0, "ms/file", "one more file of a state is opened")
+    file: float = _constant(1.0, "ms/file", "one more file of a state, or of a source's snapshot, is opened")
     step: float = _constant(30.0, "ms/step", "one more step, however little it reads and writes")
     exchange: float = _constant(8.0, "ms/exchange", "rows are exchanged once more within a step, however few")
     source: float = _constant(5.0, "ms/source", "one more snapshot of a source is opened")
@@ -187,8 +187,11 @@ class DefaultCostModel:
         inputs = [read.rows for read in reads]
         total = float(sum(inputs))
         match op:
-            case Scan(_, columns):
-                return CpuMs(self.source + output * (self.scan + self._values([c for c, _ in columns], facts.query)))
+            case Scan(source, columns, time):
+                known = facts.source_at(source, time)
+                files = known.files or 1.0 if known is not None else 1.0
+                opening = self.source + max(0.0, files - 1.0) * self.file
+                return CpuMs(opening + output * (self.scan + self._values([c for c, _ in columns], facts.query)))
             case StateScan() | ResultScan() | HeldScan():
                 return CpuMs(output * self.kept)
             case Changes(source, columns, start, end):

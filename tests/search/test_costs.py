@@ -9,8 +9,9 @@ import pytest
 from cost_model.default import MODEL
 from tidemill.cost.costing import BROADCAST_ROWS, Facts, Read, RowCount, row_bytes
 from tidemill.cost.kept import KeptRows, StateRows
+from tidemill.plan.change import SourceChange
 from tidemill.plan.kinds import JoinKind, StatePart
-from tidemill.plan.ops import HeldScan, Join, Keys, Op, ResultScan, StateScan
+from tidemill.plan.ops import HeldScan, Join, Keys, Op, ResultScan, Scan, StateScan
 from tidemill.text.parser import parse_query
 from tidemill.tvr.form import DELTA, SNAPSHOT, FormKind
 
@@ -48,6 +49,14 @@ def test_each_join_and_each_grouping_is_an_exchange() -> None:
     assert cost(Join("inner", ()), *nothing) == 2 * MODEL.exchange
     assert cost(Join("left", ()), *nothing[:2]) == MODEL.exchange
     assert cost(Keys(((),)), nothing[0]) == MODEL.exchange
+
+
+def test_each_file_of_a_source_is_opened() -> None:
+    scan = Scan(0, ((0, "a"),), 1)
+    known = SourceChange(changed=True, old_readable=True, rows=10.0)
+    unknown, one, many = (replace(FACTS, steps=({0: replace(known, files=files)},)) for files in (None, 1.0, 80.0))
+    costs = [float(MODEL.cost(scan, (), RowCount(10.0), facts)) for facts in (unknown, one, many)]
+    assert costs[0] == costs[1] == pytest.approx(costs[2] - 79 * MODEL.file)
 
 
 def test_what_is_kept_has_the_rows_that_were_counted() -> None:

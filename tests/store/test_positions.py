@@ -130,6 +130,23 @@ def test_a_position_of_another_kind_says_nothing() -> None:
     assert first.change.reason is None
 
 
+@pytest.mark.parametrize(
+    ("source", "position", "files"),
+    [
+        ({"name": "t", "kind": "delta"}, {"version": 4, "id": "x", "bytes": 1, "rows": 1, "file_count": 80}, 80.0),
+        ({"name": "t", "kind": "delta"}, {"version": 4, "id": "x", "bytes": 1, "rows": 1}, None),
+        ({"name": "v", "kind": "view"}, {"run": 4, "id": "x", "rows": 1}, None),
+    ],
+)
+def test_files_are_those_of_the_position(source: Any, position: Any, files: float | None) -> None:
+    class Bridge:
+        def invoke(self, method: str, request: Any = None) -> Any:
+            return {"positions": [position], "changes": [None]}
+
+    [pinned] = pin(Bridge(), [source])
+    assert pinned.change.files == files
+
+
 @pytest.mark.parametrize(("direct", "size", "read"), [(False, 10_000, 500.0), (True, 10_000, None), (False, 300, None)])
 def test_rows_of_files_that_came_and_went_are_read_to_tell_a_change(
     direct: bool, size: int, read: float | None

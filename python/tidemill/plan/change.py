@@ -15,6 +15,7 @@ class SourceChange:
         old_readable: its snapshot at the old position can still be read.
         rows: rows of the new snapshot; None if unknown.
         bytes: bytes of the new snapshot; None if unknown.
+        files: data files of the new snapshot; None if unknown.
         inserts: rows inserted; None if unknown.
         deletes: rows deleted; None if unknown.
         read: rows read to find the change, where these are more than the change: all rows of files that came or went.
@@ -32,6 +33,7 @@ class SourceChange:
     reason: str | None = None
     direct: bool = False
     read: float | None = None
+    files: float | None = None
 
     def then(self, later: SourceChange) -> SourceChange:
         """This change and the one that follows it, combined.
@@ -42,7 +44,7 @@ class SourceChange:
         (False, 9.0, None, 1.0)
         """
         if not self.changed or not later.changed:
-            return replace(later if later.changed else self, rows=later.rows, bytes=later.bytes)
+            return replace(later if later.changed else self, rows=later.rows, bytes=later.bytes, files=later.files)
         return SourceChange(
             changed=True,
             old_readable=self.old_readable,
@@ -52,6 +54,7 @@ class SourceChange:
             deletes=_sum(self.deletes, later.deletes),
             reason=self.reason or later.reason,
             read=None if self.read is None and later.read is None else (self.read or 0.0) + (later.read or 0.0),
+            files=later.files,
         )
 
 

@@ -57,13 +57,21 @@ def pin(
     answer = jvm.invoke("pin", asked)
     positions = [_counted(*p) for p in zip(old, answer["positions"], answer["changes"], strict=True)]
     pinned = [
-        Pinned(now, adapter(source).change(source, before, now, summary))
+        Pinned(now, replace(adapter(source).change(source, before, now, summary), files=_files(now)))
         for source, before, now, summary in zip(sources, old, positions, answer["changes"], strict=True)
     ]
     return [
         p if (before is None) == (wanted is None) else replace(p, change=_of_another_kind(p.change))
         for p, before, wanted in zip(pinned, old, known, strict=True)
     ]
+
+
+def _files(position: Position) -> float | None:
+    """Returns the number of data files at a position; None if it does not tell."""
+    if not isinstance(position, Mapping):
+        return None
+    told = position.get("file_count", position.get("files"))
+    return None if told is None else float(told)
 
 
 def _counted(before: Position, now: Position, summary: Summary | None) -> Position:

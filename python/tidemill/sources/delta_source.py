@@ -9,7 +9,7 @@ from tidemill.sources.recorded import RecordedSource
 
 
 class DeltaSource(RecordedSource):
-    """{"version": n, "id": table id, "bytes" and "rows": number or None,
+    """{"version": n, "id": table id, "bytes", "rows" and "file_count": number or None,
     "columns": {used column: physical name and type}}.
     """
 

@@ -116,6 +116,8 @@ def _sizes(request: PlanRequest) -> Iterator[tuple[str, float]]:
         for name in SIZES:
             if (size := getattr(change, name)) is not None:
                 yield f"{name} of source {number}", size
+        if change.files is not None:
+            yield f"files of source {number}, by {FEW:.0f}", change.files * FEW
     for number, source in request.query.sources.items():
         yield from ((f"{n} of table {number}", v) for n, v in (("rows", source.rows), ("bytes", source.bytes)) if v)
     for state, pieces in request.pieces.items():

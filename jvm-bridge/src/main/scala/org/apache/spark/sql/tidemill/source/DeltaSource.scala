@@ -18,8 +18,8 @@ import org.apache.spark.sql.tidemill.base.Json
 import org.apache.spark.sql.types.StructType
 
 /**
- * Delta tables. Position: {"version": n, "id": table id, "bytes" and "rows": number or null, "columns": {field:
- * physical name and type}}; a column that was dropped and added again has its old name and type, but another physical
+ * Delta tables. Position: {"version": n, "id": table id, "bytes", "rows" and "file_count": number or null, "columns":
+ * {field: physical name and type}}; a column that was dropped and added again has its old name and type, but another physical
  * name. Loaded only where a relation is Delta's.
  */
 private[tidemill] object DeltaSource extends Source {
@@ -88,6 +88,7 @@ private[tidemill] object DeltaSource extends Source {
       "id" -> JString(snapshot.metadata.id),
       "bytes" -> Json.ofLong(sizeOf(snapshot)),
       "rows" -> Json.ofLong(rowsOf(snapshot)),
+      "file_count" -> Json.ofLong(snapshot.checksumOpt.map(_.numFiles)),
       "columns" -> Json.ofMap(columnsOf(snapshot.metadata.schema, namesOf(Json.items(source, "fields")))))
   }
 
