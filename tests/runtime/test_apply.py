@@ -132,6 +132,9 @@ def test_a_delta_that_takes_what_is_not_there_fails(monkeypatch: pytest.MonkeyPa
     from tidemill.runtime.content.leaving import ResultColumn
 
     class Lying(SparkJobs):
+        def fit(self, files: Any) -> None:
+            """Nothing is run."""
+
         def write(self, *args: Any, **named: Any) -> Written:
             observed: Mapping[str, Mapping[str, Any]] = {"apply": {"short": 2}}
             return Written((), 0, observed)

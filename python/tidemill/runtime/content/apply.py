@@ -120,8 +120,10 @@ class _Task:
         delta, compared = self.delta, leaving.compared_columns(self.columns, self.keys)
         return Search(compared, delta.files, delta.count, delta.deletes, delta.left)
 
-    def write(self, plan: WireNode, out: Sequence[int], size: int) -> Written:
-        """Writes the rows of a plan, with the columns `out`, into files of the result; `size`: estimated bytes."""
+    def write(self, plan: WireNode, out: Sequence[int], files: Sequence[File]) -> Written:
+        """Writes the rows of a plan of the delta and these files, with the columns `out`, into files of the result."""
+        self.execution.fit((*files, *self.delta.files))
+        size = _size(files) + self.delta.bytes
         tasks = 1 if size < 2 * TASK_BYTES else min(size // TASK_BYTES, self.execution.cores)
         return self.execution.write(
             plan,
@@ -255,6 +257,7 @@ def _candidates(task: _Task, live: Sequence[File]) -> tuple[tuple[File, ...], tu
     keys = [(t, partition_text(c)) for t, c in zip(texts, read, strict=True)]
     plan = nodes.aggregate(keys, [(left, fn("min", Col(count)))], _signed(delta, read, own, count))
     named = [*((t, f"p{i}") for i, t in enumerate(texts)), (left, "left")]
+    task.execution.fit(delta.files)
     rows = task.execution.rows(plan, named, step="find touched partitions")
     found = {tuple(row[:-1]): int(row[-1]) < 0 for row in rows}
     return (
@@ -281,6 +284,7 @@ def _touched(task: _Task, searched: Sequence[File]) -> tuple[File, ...]:
     gone = nodes.where([is_negative(count)], _signed(task.delta, right, compared, count))
     held = nodes.join("semi", same_values(left, right, compared), rows, gone)
     plan = nodes.aggregate([(found, Col(path))], [], held)
+    task.execution.fit((*searched, *task.delta.files))
     names = {_tail(str(row[0])) for row in task.execution.rows(plan, [(found, "path")], step="find touched files")}
     return tuple(f for f in searched if _tail(str(f["path"])) in names)
 
@@ -309,7 +313,7 @@ def _arrived(task: _Task, merged: Sequence[File], places: Mapping[str, Sequence[
             branches.append((own, leaving.without(file, places[file["path"]], stored, ids.one())))
     if not branches:
         return ()
-    return task.write(nodes.union(out, *branches), out, _size(merged) + task.delta.bytes).files
+    return task.write(nodes.union(out, *branches), out, merged).files
 
 
 def _replaced_by_key(task: _Task, touched: Sequence[File]) -> tuple[File, ...]:
@@ -324,7 +328,7 @@ def _replaced_by_key(task: _Task, touched: Sequence[File]) -> tuple[File, ...]:
         "anti", same_values(at, gone, keyed), _leaf(touched, old, columns), _leaf(delta.files, gone, keyed)
     )
     added = nodes.where([is_positive(count)], _signed(delta, new, columns, count))
-    return task.write(nodes.union(out, (old, kept), (new, added)), out, _size(touched) + delta.bytes).files
+    return task.write(nodes.union(out, (old, kept), (new, added)), out, touched).files
 
 
 def _counted(task: _Task, touched: Sequence[File]) -> tuple[File, ...]:
@@ -338,7 +342,7 @@ def _counted(task: _Task, touched: Sequence[File]) -> tuple[File, ...]:
         plan = _checked(_final_counts(ids, out, count, columns, present, task.delta), count)
     else:
         plan = _passing(ids, out, count, task, touched)
-    written = task.write(plan, out, size)
+    written = task.write(plan, out, touched)
     _complain(task.execution, int((written.observed.get("apply") or {}).get("short") or 0))
     return written.files
 

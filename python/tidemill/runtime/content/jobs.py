@@ -8,6 +8,8 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.cost.costing import PAGE_ROWS
+from tidemill.cost.guesses import FILE_ROW_BYTES
+from tidemill.runtime.before import sessions
 from tidemill.runtime.content.row_expressions import partition_text
 from tidemill.wire import nodes
 from tidemill.wire.nodes import WireNode
@@ -48,6 +50,11 @@ class SparkJobs:
     view: str
     run: int
     clock: int | None = None
+
+    def fit(self, files: Sequence[Mapping[str, Any]]) -> None:
+        """Fits the session to plans that read these files, and no sources."""
+        rows = sum(f["rows"] if "rows" in f else f["bytes"] / FILE_ROW_BYTES for f in files)
+        sessions.fit(self.jvm, 0.0, rows, rows)
 
     def write(
         self,

@@ -165,6 +165,7 @@ def find(execution: SparkJobs, search: Search, files: Sequence[File]) -> Found |
     leaving = nodes.where([is_negative(count)], nodes.files(search.delta, counted, source, number))
     plan = nodes.join("inner", same_values(held, gone, compared), rows, leaving, broadcast="right")
     named = [(path, "path"), (row, "row"), (source, "source"), (number, "number"), (count, "count")]
+    execution.fit((*files, *search.delta))
     found = execution.few_rows(plan, named, step="find rows that leave", most=MOST_FOUND)
     return None if found is None else _places(found, search.deletes)
 

@@ -22,12 +22,10 @@ PLACES = "places"
 """The observation of the places of rows that leave, in the step that writes the delta."""
 PLACE = "_tidemill_place"
 """The field of the place, in what a step writes of the content for later ones."""
-MOST_FILES = 200
-"""Most files of a result whose rows get places: the plan names them."""
+MOST_FILES = 64
+"""Most files of a result whose rows get places: the plan names them, and each row is compared with the names."""
 FILE_PLACES = 1 << 40
 """A place is the number of a file, from 1, times this, plus the number of a row in it."""
-
-
 Columns = Sequence[tuple[int, str]]
 """Columns that a step writes, as (id, field)."""
 
@@ -57,10 +55,7 @@ class Placed:
 
 
 class Places:
-    """Adds places of the content's rows to the plans of a run's steps.
-
-    `noted`: steps that have written places of the rows that they read.
-    """
+    """Adds places of the content's rows to the plans of a run's steps, in their order; `files`: those of the result."""
 
     def __init__(self, files: Sequence[File]) -> None:
         self._paths = {str(f["path"]).rsplit("/", 1)[-1]: str(f["path"]) for f in files}

@@ -14,7 +14,6 @@ from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.cost.guesses import FILE_ROW_BYTES
 from tidemill.plan.datatype import type_to_text
 from tidemill.plan.query import count_field
-from tidemill.runtime.before import sessions
 from tidemill.runtime.before.situation import Situation
 from tidemill.runtime.content import leaving, mark
 from tidemill.runtime.content.apply import Delta, apply_delta, is_small
@@ -327,8 +326,6 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
         found = outcome.places.found(outcome.delta.observed.get(PLACES) or {}, rows_out.deletes)
         delta = Delta(outcome.delta.files, rows_out.inserts, rows_out.deletes, count, left, found)
         content = _rows(head.files) if head.rows is None else head.rows
-        touched = rows_out.inserts + rows_out.deletes + content
-        sessions.fit(run.execution.jvm, 0.0, touched, touched)
         partitions = view.definition.create.partitioned_by
         marks = view.definition.marks_rows and mark.pays(delta.deletes, content)
         vectors = stage.vectors if marks else None
