@@ -135,3 +135,10 @@ def test_the_plan_that_was_not_used_for_longest_goes(monkeypatch: pytest.MonkeyP
     one, two, three = request(), request(policy="STRICT"), request(policy="INCREMENTAL")
     assert planner.searches(one, two, one, three) == 3
     assert planner.searches(one, three, two) == 1
+
+
+def test_files_of_a_source_count_as_sizes() -> None:
+    planner = Planner()
+    few, more, many = (request({0: change(files=files)}) for files in (2.0, 3.0, 80.0))
+    assert planner.searches(few, more) == 1
+    assert planner.searches(many) == 1

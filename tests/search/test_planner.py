@@ -391,3 +391,25 @@ def test_a_plan_is_estimated_as_it_was_found(monkeypatch: pytest.MonkeyPatch) ->
     plan = planned("join full [(#0 = #2)]\n" + T + U, policy="STRICT")
     assert "shared" in {step.target for step in plan.steps}
     assert plan.estimated == pytest.approx(found[0].cost[0])
+
+
+def test_a_table_of_many_small_files_is_not_compared_as_a_whole() -> None:
+    """Opening its files takes longer than reading a change feed, however few rows it has."""
+    text = "source 0 t [a: long, b: long] kind=delta rows=5000\n"
+    text += "project [#9 := (#1 + 1)]\n  filter [(#1 > 10)]\n    scan 0 [#0 := a, #1 := b]\n"
+    small = change(rows=5_000.0, inserts=100.0, deletes=0.0)
+    methods = [
+        plan_run(
+            PlanRequest(
+                query=parse_query(text),
+                policy="INCREMENTAL",
+                sources={0: replace(small, files=files)},
+                states=frozenset(),
+                first=False,
+                full_reason=None,
+                rows=2_500.0,
+            )
+        ).methods
+        for files in (1.0, 80.0)
+    ]
+    assert methods == [("delta", "recompute"), ("delta",)]

@@ -135,6 +135,7 @@ def test_a_position_of_another_kind_says_nothing() -> None:
     [
         ({"name": "t", "kind": "delta"}, {"version": 4, "id": "x", "bytes": 1, "rows": 1, "file_count": 80}, 80.0),
         ({"name": "t", "kind": "delta"}, {"version": 4, "id": "x", "bytes": 1, "rows": 1}, None),
+        ({"name": "f", "kind": "files", "rows": None, "bytes": None}, listing(A), 2.0),
         ({"name": "v", "kind": "view"}, {"run": 4, "id": "x", "rows": 1}, None),
     ],
 )

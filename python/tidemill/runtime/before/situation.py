@@ -24,8 +24,6 @@ from tidemill.sources.clock_source import TIME_DEPENDENT
 from tidemill.sql.statements import Point
 from tidemill.wire.query_document import read_query
 
-NOTHING_SCANNED: Mapping[int, int] = {}
-
 
 @dataclass(frozen=True, slots=True)
 class Situation:
@@ -139,11 +137,10 @@ class Situation:
         """Returns the names of the sources that are not constant and cannot tell changes."""
         return [s.name for s in self.query.sources.values() if not tells_changes(s.entry)]
 
-    def sources_at(self, scanned: Mapping[int, int] = NOTHING_SCANNED) -> tuple[SourceAt, ...]:
-        """Returns the positions of this run, for its record. `scanned`: the rows of sources that the run has counted,
-        for positions that do not tell them."""
+    def sources_at(self) -> tuple[SourceAt, ...]:
+        """Returns the positions of this run, for its record."""
         return tuple(
-            SourceAt(s.name, s.id, s.kind, _with_rows(self.new[n], scanned.get(n)))
+            SourceAt(s.name, s.id, s.kind, self.new[n])
             for n, s in sorted(self.query.sources.items())
             if _recorded(s.entry)
         )
@@ -168,12 +165,6 @@ class Situation:
     def old_position_texts(self) -> dict[str, str]:
         head = self.head
         return _texts(self.query, {n: head.position_of(s.name) for n, s in self.query.sources.items()}) if head else {}
-
-
-def _with_rows(position: Any, rows: int | None) -> Any:
-    if rows is None or not isinstance(position, Mapping) or position.get("rows", rows) is not None:
-        return position
-    return {**position, "rows": rows}
 
 
 def _counted(change: SourceChange) -> ArrivedRows | None:

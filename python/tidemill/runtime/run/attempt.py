@@ -343,7 +343,7 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
         output_at=time.time_ns() // 1000,
         files=tuple(data),
         states=states,
-        sources=situation.sources_at(metrics.rows_scanned(run.binder, outcome.written.values())),
+        sources=situation.sources_at(),
         fingerprint=situation.fingerprint,
         functions=situation.functions,
         keys=tuple(plan.keys) if plan.keys else None,

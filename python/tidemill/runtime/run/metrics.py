@@ -23,17 +23,12 @@ def rows_in(
     inserts = _most(binder.changes, seen, "inserts")
     deletes = _most(binder.changes, seen, "deletes")
     if first:
-        inserts = {**inserts, **rows_scanned(binder, seen), **binder.counted}
+        inserts = {**inserts, **_most(binder.scans, seen, "rows"), **binder.counted}
     before = [(int(change.inserts or 0), int(change.deletes or 0)) for change in unseen]
     if not (first or binder.changes or before):
         return None
     came, went = sum(n for n, _ in before), sum(n for _, n in before)
     return ChangeCounts(sum(inserts.values()) + came, sum(deletes.values()) + went)
-
-
-def rows_scanned(binder: Binder, written: Iterable[Written]) -> dict[int, int]:
-    """Returns the rows of the sources whose scans were observed."""
-    return _most(binder.scans, written, "rows")
 
 
 def _most(sources: Mapping[str, int], written: Iterable[Written], metric: str) -> dict[int, int]:

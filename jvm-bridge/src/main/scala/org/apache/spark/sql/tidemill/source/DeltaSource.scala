@@ -19,14 +19,14 @@ import org.apache.spark.sql.types.StructType
 
 /**
  * Delta tables. Position: {"version": n, "id": table id, "bytes", "rows" and "file_count": number or null, "columns":
- * {field: physical name and type}}; a column that was dropped and added again has its old name and type, but another physical
- * name. Loaded only where a relation is Delta's.
+ * {field: physical name and type}}; a column that was dropped and added again has its old name and type, but another
+ * physical name. Loaded only where a relation is Delta's.
  */
 private[tidemill] object DeltaSource extends Source {
-  /** Files of a table for one task of a replay of its log. */
+  /** Files of a table for each task of a replay of its log. */
   private val FilesPerTask = 10000
 
-  /** Delta's own number of them. */
+  /** The number of tasks that Delta takes for any table. */
   private val MostTasks = 50L
 
   /** Why this relation of Delta cannot be followed. */
@@ -140,8 +140,8 @@ private[tidemill] object DeltaSource extends Source {
   }
 
   /**
-   * Delta replays its log in `MostTasks`, however few files a table has: seconds for each version that a run reads. The
-   * plan of a replay is made once for a version, and only here with fewer tasks, unless the user has set their number.
+   * Makes Delta plan the replay of its log up to this version with few tasks, if the table has few files: its usual
+   * number costs seconds. Delta keeps that plan with the version. A number that the user has set stays.
    */
   private def fitReplay(session: SparkSession, at: Snapshot): Unit = {
     val conf = session.sessionState.conf
