@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle
 from tidemill.plan.expr import ONE, Col, Lit, fn
-from tidemill.runtime.content import apply
+from tidemill.runtime.content import apply, leaving
 from tidemill.runtime.content.places import FILE_PLACES, MOST_FILES, PLACE, PLACES, Places
 from tidemill.wire import nodes, questions
 from tidemill.wire.nodes import WireNode
@@ -123,11 +124,18 @@ def test_rows_that_are_the_same_are_looked_for(
 ) -> None:
     """Of two rows of one value one leaves: a place that the step has seen may be that of either."""
     monkeypatch.setattr(apply, "SMALL_RESULT_BYTES", 0)
+    searches = mock.Mock(wraps=leaving.find)
+    monkeypatch.setattr(leaving, "find", searches)
     query = "SELECT k, count(*) OVER (PARTITION BY k) AS n, v FROM t"
     spark.sql("CREATE TABLE t (id INT, k INT, v STRING) USING delta")
     spark.sql("INSERT INTO t SELECT id, id % 50, IF(id < 1000, 'a', uuid()) FROM range(0, 2000, 1, 2)")
     spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
-    for change in ("DELETE FROM t WHERE id = 7", "UPDATE t SET v = 'a' WHERE id = 1999", "DELETE FROM t WHERE id < 99"):
+    for change, number in (
+        ("DELETE FROM t WHERE id = 7", 1),
+        ("UPDATE t SET v = 'a' WHERE id = 1999", 1),  # the only row of its value
+        ("DELETE FROM t WHERE id < 99", 2),
+    ):
         spark.sql(change)
         refresh("v")
         oracle("v", query)
+        assert searches.call_count == number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 from typing import assert_never
 
@@ -40,10 +40,10 @@ class Outcome:
 
     written: dict[str, Written]
     pieces: dict[str, tuple[StoredPiece, ...]]
+    places: Places
     result: Written | None = None
     delta: Written | None = None
     held: Written | None = None
-    places: Places = field(default_factory=lambda: Places(()))
 
     def emptied(self, plan: RunPlan) -> set[str]:
         """Returns the folders of segments without rows, which belong to no state."""
@@ -85,7 +85,7 @@ def carry_out(
 
     Raises `JvmFailure`.
     """
-    outcome = Outcome({}, {name: s.pieces for name, s in states.items()}, places=Places(sought.files))
+    outcome = Outcome({}, {name: s.pieces for name, s in states.items()}, Places(sought.files))
     asked = {pair for step in plan.steps for pair in questions.values_looked_up(step.plan)}
     for step in plan.steps:
         _fit(execution.jvm, situation, binder, step)
