@@ -38,6 +38,7 @@ from tidemill.plan.ops import (
     Filter,
     Final,
     FinalChange,
+    FromStart,
     Gather,
     HeldScan,
     Join,
@@ -55,6 +56,7 @@ from tidemill.plan.ops import (
     Pad,
     Partial,
     Project,
+    Reach,
     ResultScan,
     RowWise,
     Scan,
@@ -71,6 +73,8 @@ from tidemill.tvr.form import FormKind, Time
 CHANGE_FILES = {"delta": 6}
 """Number of snapshots whose opening (`source`) costs as much as opening a change, by kind of source; 1 for other kinds.
 The change of a Delta table is in small files of several commits, which its log lists one by one."""
+OFFSETS = frozenset({"lag", "lead"})
+"""Window functions that read one row, however far from their own."""
 SORT_PASSES = 2
 """Passes over a row (`row`) to keep the first rows of an order."""
 
@@ -96,6 +100,7 @@ class DefaultCostModel:
     search: float = _constant(4e-4, PER_ROW, "a text of it is searched: LIKE and regular expressions")
     hash: float = _constant(2e-4, PER_ROW, "a row is put into a hash table: of groups, or of the small side of a join")
     cell: float = _constant(7e-5, PER_ROW, "one more column of a row that is grouped, and exchanged for that")
+    frame: float = _constant(1e-5, PER_ROW, "a row is read in the frame of another one, of a window function")
     probe: float = _constant(1.5e-5, PER_ROW, "a row is looked up in a hash table that was broadcast")
     shuffle: float = _constant(2e-4, PER_ROW, "a row goes through an exchange")
     write: float = _constant(3.5e-4, PER_ROW, "a row of a state or of what a run saves is written")
@@ -156,6 +161,10 @@ class DefaultCostModel:
                 return inputs[0]
             case KeyFilter(on=on):
                 return RowCount(inputs[0] * _key_share([key for key, _ in on], inputs, facts))
+            case Reach(partition=partition):
+                return _groups(partition, inputs[1], facts)
+            case FromStart(rows=rows):
+                return RowCount(min(inputs[0], inputs[1] * (rows + 1)))
             case LookUp(scan, on):
                 kept = RowCount(facts.kept_rows(scan))
                 return RowCount(kept * _key_share([key for key, _ in on], [kept, *inputs], facts))
@@ -203,7 +212,7 @@ class DefaultCostModel:
             case Join(kind):
                 broadcast = kind != "full" and all(self._is_small(r.rows, r.row_bytes, r.form) for r in reads[1:])
                 return CpuMs(self._matching(inputs, broadcast=broadcast) + output * self.row)
-            case KeyFilter():
+            case KeyFilter() | FromStart():
                 return CpuMs(self._matching(inputs, broadcast=inputs[1] <= BROADCAST_ROWS) + output * self.row)
             case LookUp(scan):
                 read = _looked_at(facts, scan, total)
@@ -224,8 +233,13 @@ class DefaultCostModel:
                 return self._merging(total, facts.segments(state), output, len(columns))
             case Net(columns):
                 return self._adding(total, reads, max(output, total), len(columns))
-            case Window(columns=columns) | Less(columns):
+            case Window(columns=columns):
+                return CpuMs(self._grouping(total, total, len(columns)) + self._framing(op, inputs[0], facts))
+            case Less(columns):
                 return self._grouping(total, total, len(columns))
+            case Reach(partition, order):
+                finding = self._matching(inputs, broadcast=inputs[1] <= BROADCAST_ROWS)
+                return CpuMs(finding + self._grouping(inputs[0], output, len(partition) + len(order)))
             case FinalChange():
                 return CpuMs(self.exchange + inputs[0] * self.probe + inputs[1] * (self.hash + self.shuffle))
             case Filter(condition):
@@ -241,6 +255,14 @@ class DefaultCostModel:
                 return CpuMs(total * self.row)
             case _:
                 assert_never(op)
+
+    def _framing(self, op: Window, rows: float, facts: Facts) -> float:
+        """Milliseconds to compute functions over the frames of rows that move from row to row: each reads its frame."""
+        moving = [call.rows for call in op.calls if call.rows is not None and call.function not in OFFSETS]
+        if not moving or not rows:
+            return 0.0
+        partition = rows / max(1.0, facts.groups(op.partition, rows)) if op.partition else rows
+        return rows * self.frame * sum(min(before + 1 + behind, partition) for before, behind in moving)
 
     def _telling(self, rows: float, columns: Sequence[int], query: Query) -> float:
         """Milliseconds to find a change from whole files: to read and compare all rows of files that came or went."""

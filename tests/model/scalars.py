@@ -23,7 +23,20 @@ Env: TypeAlias = Mapping[int, Any]
 NAN, INF = math.nan, math.inf
 """The one NaN: always this object, so that tuples with it are equal."""
 AGGREGATES = frozenset(
-    {"sum", "count", "avg", "min", "max", "any_value", "first", "var_samp", "var_pop", "stddev_samp", "stddev_pop"}
+    {
+        "sum",
+        "count",
+        "avg",
+        "min",
+        "max",
+        "bool_or",
+        "any_value",
+        "first",
+        "var_samp",
+        "var_pop",
+        "stddev_samp",
+        "stddev_pop",
+    }
     | {"tidemill_exact_sum", "tidemill_exact_square_sum", "tidemill_exact_merge"}
 )
 
@@ -140,6 +153,8 @@ def _fold(name: str, rows: Sequence[Row]) -> Any:
     if not rows:
         return None
     values = [r[0] for r in rows]
+    if name == "bool_or":
+        return any(values)
     if name in {"min", "max"}:
         best = values[0]
         for v in values:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cmp_to_key
 from typing import Any, TypeAlias
+from zlib import crc32
 
 from tests.model.scalars import Env, Row, Scalars, less, same
 from tidemill.plan.expr import Fn
@@ -207,8 +208,17 @@ class _Interpreter:
         return Relation(tuple(c for c, _ in (*keys, *calls)), out)
 
     def op_limit(self, node: Mapping[str, Any], rows: Relation) -> Relation:
+        ranked = self._ordered(node, rows)
+        skip = self.scalars.value(expr_from_json(node["offset"]), {}) if node.get("offset") else 0
+        wanted = self.scalars.value(expr_from_json(node["limit"]), {})
+        return Relation(rows.columns, [r for _, r in ranked[skip : skip + wanted]])
+
+    def _ordered(self, node: Mapping[str, Any], rows: Relation) -> list[tuple[Env, Row]]:
+        """The rows in the node's order; rows that tie are shuffled."""
         order = [(expr_from_json(e), up, first) for e, up, first in node["order"]]
-        ranked = list(zip(rows.envs(), rows.rows, strict=True))  # shuffled before, and sorting is stable
+        ranked: list[tuple[Env, Row]] = [
+            *zip(rows.envs(), rows.rows, strict=True)
+        ]  # shuffled before, and sorting is stable
 
         def compare(a: tuple[Env, Row], b: tuple[Env, Row]) -> int:
             for expr, up, first in order:
@@ -221,9 +231,24 @@ class _Interpreter:
             return 0
 
         ranked.sort(key=cmp_to_key(compare))
-        skip = self.scalars.value(expr_from_json(node["offset"]), {}) if node.get("offset") else 0
-        wanted = self.scalars.value(expr_from_json(node["limit"]), {})
-        return Relation(rows.columns, [r for _, r in ranked[skip : skip + wanted]])
+        return ranked
+
+    def _partitions(self, node: Mapping[str, Any], rows: Relation) -> list[list[tuple[tuple[Any, ...], Row]]]:
+        """The ordered rows of each partition, each with its values in the order."""
+        by, order = [expr_from_json(e) for e in node["partition"]], [expr_from_json(e) for e, _, _ in node["order"]]
+        found: dict[Row, list[tuple[tuple[Any, ...], Row]]] = defaultdict(list)
+        for env, row in self._ordered(node, rows):
+            key = tuple(self.scalars.value(e, env) for e in by)
+            found[key].append((tuple(self.scalars.value(e, env) for e in order), row))
+        return [*found.values()]
+
+    def op_numbered(self, node: Mapping[str, Any], rows: Relation) -> Relation:
+        """Number and rank in the order of the partition."""
+        wide = []
+        for partition in self._partitions(node, rows):
+            values = [value for value, _ in partition]
+            wide += [(*row, n, values.index(value) + 1) for n, (value, row) in enumerate(partition, 1)]
+        return Relation((*rows.columns, node["number"], node["rank"]), wide)
 
     def op_sort(self, _node: Mapping[str, Any], rows: Relation) -> Relation:
         return rows
@@ -239,9 +264,22 @@ class _Interpreter:
         return self._sizes(node, rows, [(env[first],) for env in rows.envs()])
 
     def op_window(self, node: Mapping[str, Any], rows: Relation) -> Relation:
-        """How many rows the partition has."""
+        """How many rows the partition has; with an order, a number made from its values in the rows around each row."""
+        if node.get("order"):
+            return self._framed(node, rows)
         by = [expr_from_json(e) for e in node["partition"]]
         return self._sizes(node, rows, [tuple(self.scalars.value(e, env) for e in by) for env in rows.envs()])
+
+    def _framed(self, node: Mapping[str, Any], rows: Relation) -> Relation:
+        new = [c for c in node["columns"] if c not in rows.columns]
+        before, behind = node["calls"][0]["rows"]
+        wide = []
+        for partition in self._partitions(node, rows):
+            values = [crc32(str(value[0]).encode()) for value, _ in partition]
+            for n, (_, row) in enumerate(partition):
+                wide.append((*row, *(sum(values[max(0, n - before) : n + behind + 1]) for _ in new)))
+        every = Relation((*rows.columns, *new), wide)
+        return Relation(tuple(node["columns"]), list(every.bag(node["columns"]).elements()))
 
     def _sizes(self, node: Mapping[str, Any], rows: Relation, keys: Sequence[Row]) -> Relation:
         new = [c for c in node["columns"] if c not in rows.columns]

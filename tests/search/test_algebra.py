@@ -315,11 +315,14 @@ class Builder:
         return self.under(f"limit {self.one(1, 2, 3)}{offset} order=[{order}]", lines), columns
 
     def window(self, depth: int) -> tuple[list[str], list[Column]]:
+        """Functions of all rows of a partition, or of some before and behind a row in an order without real ties."""
         lines, columns = self.tree(depth)
         partition = ", ".join(f"#{c}" for c, _ in self.some(columns, 2))
+        order = ", ".join(f"#{c} {self.one('asc', 'desc')} nulls {self.one('first', 'last')}" for c, _ in columns)
+        around = self.one("", f" order=[{order}] rows={self.one(0, 1, 2)},{self.one(0, 1, 2)}")
         columns = [*columns, (self.column(), "long")]
         shown = ", ".join(f"#{c}" for c, _ in columns)
-        return self.under(f"window [{shown}] partition=[{partition}] (count of all)", lines), columns
+        return self.under(f"window [{shown}] partition=[{partition}]{around} (count of all)", lines), columns
 
     def row_wise(self, depth: int) -> tuple[list[str], list[Column]]:
         lines, columns = self.tree(depth)

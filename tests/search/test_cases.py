@@ -34,6 +34,11 @@ def plan(line: str, *inputs: str) -> str:
     return "\n".join((line, *("  " + x for i in inputs for x in i.splitlines())))
 
 
+def framed(order: str, rows: str, partition: str = "#0") -> str:
+    """A window over rows around each row; without real ties if the order names all columns."""
+    return plan(f"window [#0, #1, #2, #9] partition=[{partition}] order=[{order}] rows={rows} (around)", T)
+
+
 INNER = plan("join inner [(#0 = #3)]", T, U)
 OUTER = plan("join left [(#0 = #3), (#1 < #4)]", T, U)
 ADDITIVE = "#10 := count(*), #11 := count(#1), #12 := sum(#1), #13 := avg(#1), #14 := sum(#2), #15 := avg(#2)"
@@ -160,6 +165,14 @@ VIEWS = {
     "partitions of expressions": plan("window [#0, #1, #2, #9] partition=[(#0 + #1), #0] (count of all)", T),
     "partitions of a join": plan("window [#0, #1, #3, #4, #9] partition=[#0] (count of all)", INNER),
     "one partition": plan("window [#0, #1, #9] partition=[] (count of all)", T),
+    "frames": framed("#1 asc nulls first, #0 asc nulls first, #2 asc nulls first", "1,1"),
+    "frames backwards": framed("#1 desc nulls last, #2 desc nulls last", "2,0"),
+    "frames ahead": framed("#1 asc nulls last, #2 desc nulls first", "0,2"),
+    "frames in one partition": framed("#0 desc nulls first, #1 desc nulls last, #2 asc nulls first", "1,0", ""),
+    "frames over a join": plan(
+        "window [#0, #1, #3, #4, #9] partition=[#0] order=[#4 asc nulls last, #1 asc nulls last] rows=1,1 (around)",
+        INNER,
+    ),
     "rank filter over a left join": plan(
         "filter [(#9 > 1)]", plan("window [#0, #1, #3, #4, #9] partition=[#0] (count of all)", OUTER)
     ),
@@ -316,6 +329,14 @@ def test_a_free_answer_stays_a_valid_one(name: str) -> None:
         for _ in range(4):
             view.refresh(changes(dice, view))
         assert "INCREMENTAL" in view.kinds
+
+
+@pytest.mark.parametrize("name", [name for name in VIEWS if name.startswith("frames")])
+@pytest.mark.parametrize("seed", range(8))
+def test_frames_are_computed_from_the_first_changed_row_on(name: str, seed: int) -> None:
+    off = frozenset({"affected_partitions", "touched_keys", "difference"})
+    kinds = maintained(VIEWS[name], Mode(prefer="affected", off=off, keep=seed % 3 / 2), seed, 6).kinds
+    assert "INCREMENTAL" in kinds
 
 
 @pytest.mark.parametrize("prefer", [None, *PACKS])

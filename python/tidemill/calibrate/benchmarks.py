@@ -17,6 +17,7 @@ from tidemill.cost.costing import PAGE_ROWS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+FRAME_ROWS = 100
 RECIPES: Mapping[str, Recipe] = {
     "scan": Recipe("scan"),
     "value": Recipe("values", base="scan", times=4),
@@ -26,6 +27,7 @@ RECIPES: Mapping[str, Recipe] = {
     # The parts of groups go through a table too: one for each five rows.
     "hash": Recipe("aggregate", base="keys", times=1.2),
     "cell": Recipe("cells", base="aggregate", times=1.2 * 3),
+    "frame": Recipe("framed", base="ranked", times=FRAME_ROWS),
     "probe": Recipe("join", base="keys"),
     "search": Recipe("search", base="named"),
     "shuffle": Recipe("exchange", base="narrow"),
@@ -146,6 +148,12 @@ def _search(data: Data, rows: int) -> None:
     _summed(data.made(rows).selectExpr("k", SENTENCE).where("sentence NOT LIKE '%Supplier%99%'").select("k"))
 
 
+def _window(data: Data, rows: int, before: int) -> None:
+    """Computes the largest value of each row and of those before it, in partitions of a thousand rows."""
+    frame = f"PARTITION BY key ORDER BY v ROWS BETWEEN {before} PRECEDING AND CURRENT ROW"
+    _summed(data.keys(rows, max(1, rows // 1000)).selectExpr("key", f"max(v) OVER ({frame}) AS v"))
+
+
 def _join(data: Data, rows: int) -> None:
     from pyspark.sql.functions import broadcast
 
@@ -192,6 +200,8 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "join": Benchmark(LIGHT, _join),
     "aggregate": Benchmark(GROUPED, _aggregate),
     "cells": Benchmark(GROUPED, _cells),
+    "ranked": Benchmark(HEAVY, lambda data, n: _window(data, n, 0)),
+    "framed": Benchmark(HEAVY, lambda data, n: _window(data, n, FRAME_ROWS)),
     "narrow": Benchmark(ROWS, lambda data, n: _read(data.made(n).select(*NARROW))),
     "exchange": Benchmark(ROWS, lambda data, n: _read(data.made(n).select(*NARROW).repartition(2, "k"))),
     "wide": Benchmark(HEAVY, lambda data, n: _read(data.made(n))),

@@ -1,9 +1,10 @@
 """Distinct values of columns, which Spark's tables do not report.
 
-Equated columns have as many values as the smallest table among those that they are read from has rows: equalities are
-assumed to join foreign keys with keys, and the other columns of that table to depend on its key. A column that the
-query groups by is assumed to have few values until they are counted; other columns have a fixed fraction of the rows.
-Among r rows drawn from n values, n (1 - e^(-r/n)) distinct ones are expected (Cardenas, CACM 1975).
+A view's first run counts those of the columns by which its query partitions and groups. Of others, equated columns have
+as many values as the smallest table among those that they are read from has rows: equalities are assumed to join foreign
+keys with keys, and the other columns of that table to depend on its key. A column that the query groups by is assumed to
+have few values until they are counted; other columns have a fixed fraction of the rows. Among r rows drawn from n
+values, n (1 - e^(-r/n)) distinct ones are expected (Cardenas, CACM 1975).
 """
 
 from __future__ import annotations
@@ -36,9 +37,16 @@ class Distinct:
         memo: its relations say where columns come from, and which are equated.
         rows: rows of each relation that is a scan.
         measured: rows of aggregates by relation, as measured: the number of distinct values of their keys.
+        counted: distinct values of fields that were counted, by source.
     """
 
-    def __init__(self, memo: Memo, rows: Mapping[int, float], measured: Mapping[int, float]) -> None:
+    def __init__(
+        self,
+        memo: Memo,
+        rows: Mapping[int, float],
+        measured: Mapping[int, float],
+        counted: Mapping[int, Mapping[str, float]],
+    ) -> None:
         self._memo = memo
         self._rows = rows
         self._same: dict[int, int] = {}
@@ -55,6 +63,10 @@ class Distinct:
         for tvr in memo.tvrs:
             self._read_again(tvr.expressions)
         self._grouped = frozenset(map(self._root, self._keys_below(memo.query.root)))
+        for tvr in memo.tvrs:
+            op, _ = tvr.expressions[0]
+            if isinstance(op, Scan):
+                self._count(op, counted.get(op.source, {}))
         for tvr in memo.tvrs:
             op, _ = tvr.expressions[0]
             if isinstance(op, Aggregate) and tvr.number in measured:
@@ -79,6 +91,13 @@ class Distinct:
         scans = self._scans.get(self._root(*a), frozenset())
         return self._smallest(scans)[1] if len(scans) > 1 else None
 
+    def _count(self, scan: Scan, values: Mapping[str, float]) -> None:
+        """Notes counted values. Of equated columns the smallest number holds: only values of all of them meet."""
+        for column, field in scan.columns:
+            if field in values:
+                root = frozenset({self._root(column)})
+                self._groups[root] = min(max(1.0, values[field]), self._groups.get(root, inf))
+
     def _at_most(self, roots: frozenset[int]) -> float:
         """Estimated distinct values, bounded by the counts of column sets that contain these columns."""
         return min([self._number(roots), *(n for grouped, n in self._groups.items() if roots <= grouped)])
@@ -98,7 +117,9 @@ class Distinct:
             if len(scans) == 1 and not scans <= keyed:
                 (scan,) = scans
                 most = max(1.0, VALUES_PER_ROW * self._rows[scan])
-                values[scan] = min(most, values.get(scan, 1.0) * (GROUPED_VALUES if root in self._grouped else most))
+                counted = self._groups.get(frozenset({root}))
+                each = counted or (GROUPED_VALUES if root in self._grouped else most)
+                values[scan] = min(max(most, counted or 0.0), values.get(scan, 1.0) * each)
             elif not scans and root in self._made:
                 branches = {frozenset(map(self._root, columns)) for columns in self._made[root]}
                 others *= max(1.0, sum(self._share(columns) for columns in branches))

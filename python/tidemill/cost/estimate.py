@@ -42,8 +42,8 @@ def estimate(
     selectivity: dict[tuple[Expr, ...], float] = {}
     rows: dict[int, RowCount] = {}
     base: dict[int, float] = {}
-    counted = ((number, measured.state(name).whole) for name, number in states.items())
-    known = {number: size for number, size in counted if size is not None}
+    stored = ((number, measured.state(name).whole) for name, number in states.items())
+    known = {number: size for number, size in stored if size is not None}
     at_most = {number for name, number in states.items() if name in partial}
     if measured.content is not None:
         known[root] = measured.content
@@ -52,7 +52,8 @@ def estimate(
     firsts = ((tvr.number, tvr.expressions[0][0]) for tvr in sizes.memo.tvrs)
     scans = {number: float(sizes.model.rows(op, (), facts)) for number, op in firsts if isinstance(op, Scan)}
     groups = {number: size for number, size in known.items() if number not in at_most}
-    distinct = Distinct(sizes.memo, scans, groups)
+    counted = {source: change.values for step in sizes.steps for source, change in step.items() if change.values}
+    distinct = Distinct(sizes.memo, scans, groups, counted)
     facts = replace(facts, distinct=distinct)
     for tvr in sizes.memo.tvrs:  # numbered from the leaves up
         op, inputs = tvr.expressions[0]

@@ -58,6 +58,8 @@ GROUPED_VALUES = 200.0
 """Distinct values of a column by which a query groups, until they are counted."""
 VALUES_PER_ROW = 0.2
 """Distinct values per row of other columns of a table."""
+NEW_VALUE_SHARE = 0.1
+"""Distinct values per row from which on new rows are taken to have new values."""
 ROWS_PER_KEY = 4
 """Rows per key that a filter by keys finds, if the number of keys is unknown."""
 LEAST_KEY_SHARE = 0.0005

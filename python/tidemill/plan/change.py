@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,7 @@ class SourceChange:
         rows: rows of the new snapshot; None if unknown.
         bytes: bytes of the new snapshot; None if unknown.
         files: data files of the new snapshot; None if unknown.
+        values: distinct values of fields, where they were counted.
         inserts: rows inserted; None if unknown.
         deletes: rows deleted; None if unknown.
         read: rows read to find the change, where these are more than the change: all rows of files that came or went.
@@ -34,6 +35,7 @@ class SourceChange:
     direct: bool = False
     read: float | None = None
     files: float | None = None
+    values: Mapping[str, float] = field(default_factory=dict)
 
     def then(self, later: SourceChange) -> SourceChange:
         """This change and the one that follows it, combined.
@@ -44,7 +46,10 @@ class SourceChange:
         (False, 9.0, None, 1.0)
         """
         if not self.changed or not later.changed:
-            return replace(later if later.changed else self, rows=later.rows, bytes=later.bytes, files=later.files)
+            known = later if later.changed else self
+            return replace(
+                known, rows=later.rows, bytes=later.bytes, files=later.files, values=later.values or self.values
+            )
         return SourceChange(
             changed=True,
             old_readable=self.old_readable,
@@ -55,6 +60,7 @@ class SourceChange:
             reason=self.reason or later.reason,
             read=None if self.read is None and later.read is None else (self.read or 0.0) + (later.read or 0.0),
             files=later.files,
+            values=later.values or self.values,
         )
 
 

@@ -104,22 +104,38 @@ class RowWise:
 
 @dataclass(frozen=True, slots=True)
 class WindowCall:
-    """A window function. `frame`: "partition" (all of it), "range" (peers alike) or "rows"; `floating`: over floats."""
+    """A window function. `frame`: "partition" (all of it), "range" (peers alike) or "rows"; `floating`: over floats.
+
+    `rows`: the most rows before a row, and behind it, that its value is made from; None without such a bound.
+    """
 
     function: str
     frame: str
     floating: bool
+    rows: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Window functions over partitions. The functions stay in the JVM; `text` describes what they compute."""
+    """Window functions over partitions. The functions stay in the JVM; `text` describes what they compute.
+
+    `order`: that of the rows of a partition, if each function reads a bounded number of rows; else empty.
+    """
 
     node: int
     columns: tuple[int, ...]
     partition: tuple[Expr, ...]
     calls: tuple[WindowCall, ...]
     text: str
+    order: tuple[SortKey, ...] = ()
+
+    @property
+    def rows(self) -> tuple[int, int] | None:
+        """The most rows before a row, and behind it, that its values are made from; None without such a bound."""
+        bounds = [call.rows for call in self.calls if call.rows is not None]
+        if not self.order or len(bounds) < len(self.calls):
+            return None
+        return max(before for before, _ in bounds), max(behind for _, behind in bounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +357,39 @@ class LookUp:
 
 
 @dataclass(frozen=True, slots=True)
+class Reach:
+    """From which row on values of a window's rows may change, in each changed partition: one row per partition.
+
+    The first input has rows of the partitions, the second the change. A start is a value of the first element of
+    `order`: that of the first row that it means; NULL if it means all rows. `reached` is the start of the rows whose
+    values may change, from `behind` rows before the first changed row on; `read` that of the rows that these are made
+    from, `before` rows more. Both are NULL where rows tie on the way: what was computed of them may have followed
+    another order.
+    """
+
+    partition: Named
+    order: tuple[SortKey, ...]
+    before: int
+    behind: int
+    reached: int
+    read: int
+
+
+@dataclass(frozen=True, slots=True)
+class FromStart:
+    """Rows of the first input from the start of their partition on, which the second input has, a `Reach`.
+
+    `on`: ((expression, column of the partition), ...), where NULLs are equal. `start`: the column of the start, about
+    `rows` rows before the first changed row.
+    """
+
+    on: tuple[tuple[Expr, int], ...]
+    order: SortKey
+    start: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Less:
     """The old rows: a plain bag minus a change that is contained in it."""
 
@@ -371,6 +420,8 @@ FormOp: TypeAlias = (
     | Keys
     | KeyFilter
     | LookUp
+    | Reach
+    | FromStart
     | Less
 )
 """The operators of the rewriter."""

@@ -236,14 +236,22 @@ class _Document:
         return {"name": name, "node": self._node(), "columns": columns, "children": len(inputs)}
 
     def _window(self, line: Line) -> dict[str, Any]:
-        """The node's window functions; for tests: the number of rows of the partition, which needs no order."""
+        """The node's window functions; for tests: the number of rows of the partition, which needs no order, or one
+        value made from the rows around each row."""
         columns = line.items(line.column)
         for column in columns:
             self._columns.setdefault(column, (f"c{column}", "long"))
         line.expect("partition", "=")
         partition = self._exprs(line)
-        calls = [{"function": "count", "frame": "partition", "floating": False}]
-        return {"node": self._node(), "columns": columns, "partition": partition, "calls": calls}
+        call: dict[str, Any] = {"function": "count", "frame": "partition", "floating": False}
+        order: list[list[Any]] = []
+        if line.accept("order", "="):
+            order = self._order(line)
+            line.expect("rows", "=")
+            before = line.number()
+            line.expect(",")
+            call |= {"frame": "rows", "rows": [before, line.number()]}
+        return {"node": self._node(), "columns": columns, "partition": partition, "calls": [call], "order": order}
 
     def _node(self) -> int:
         self._opaques += 1

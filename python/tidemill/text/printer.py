@@ -26,6 +26,7 @@ from tidemill.plan.ops import (
     Filter,
     Final,
     FinalChange,
+    FromStart,
     Gather,
     HeldScan,
     Join,
@@ -42,6 +43,7 @@ from tidemill.plan.ops import (
     Pad,
     Partial,
     Project,
+    Reach,
     ResultScan,
     RowWise,
     Scan,
@@ -139,18 +141,20 @@ class Printer:
             case Aggregate(keys, calls) | Partial(keys, calls):
                 return f"{word} keys={self._named(keys)} calls={self._named(calls)}"
             case Sort(order):
-                return f"{word} order=[{', '.join(map(self._sort_key, order))}]"
+                return f"{word} order={self._order(order)}"
             case Limit(limit, offset, order):
                 extra = f" offset={self.expr(offset)}" if offset else ""
-                return f"{word} {self.expr(limit)}{extra} order=[{', '.join(map(self._sort_key, order))}]"
+                return f"{word} {self.expr(limit)}{extra} order={self._order(order)}"
             case Union(ids, branches):
                 parts = ", ".join("[" + ", ".join(map(self._name, b)) + "]" for b in branches)
                 return f"{word} [{', '.join(map(self._name, ids))}] from=[{parts}]"
             case RowWise(name, _, ids, text):
                 return f"{word} {name} [{', '.join(map(self._name, ids))}] ({self._resolve(text)})"
             case Window(_, ids, partition, _, text):
-                shown = ", ".join(map(self._name, ids))
-                return f"{word} [{shown}] partition={self._list(partition)} ({self._resolve(text)})"
+                shown = f"[{', '.join(map(self._name, ids))}] partition={self._list(partition)}"
+                if op.rows is not None:
+                    shown += f" order={self._order(op.order)} rows={op.rows[0]},{op.rows[1]}"
+                return f"{word} {shown} ({self._resolve(text)})"
             case Opaque(name, _, reason, ids):
                 return f"{word} {name} [{', '.join(map(self._name, ids))}] ({reason})"
             case StateScan(name, form, columns, part):
@@ -170,6 +174,12 @@ class Printer:
                 return f"{word} [{', '.join(self._name(c) for c, _ in columns)}]"
             case Merge(partial) | Combine(partial) | Gather(partial) | Final(partial) | FinalChange(partial):
                 return f"{word} keys={self._named(partial.keys)} calls={self._named(partial.calls)}"
+            case Reach(partition, order, before, behind, reached, read):
+                starts = f"{self._name(reached)} {self._name(read)}"
+                shown = f"{self._named(partition)} order={self._order(order)} rows={before},{behind}"
+                return f"{word} {shown} starts={starts}"
+            case FromStart(on, order, start):
+                return f"{word} {self._asked(on, nulls=True)} {self._sort_key(order)} start={self._name(start)}"
             case Empty(ids) | Net(ids) | Unsign(ids) | Less(ids):
                 return f"{word} [{', '.join(map(self._name, ids))}]"
             case Sum() | Negate():
@@ -193,6 +203,9 @@ class Printer:
 
     def _list(self, exprs: Sequence[Expr]) -> str:
         return "[" + ", ".join(map(self.expr, exprs)) + "]"
+
+    def _order(self, order: Sequence[SortKey]) -> str:
+        return f"[{', '.join(map(self._sort_key, order))}]"
 
     def _sort_key(self, key: SortKey) -> str:
         direction = "asc" if key.ascending else "desc"

@@ -37,6 +37,7 @@ Kind: TypeAlias = Literal[
     "limit",
     "row_wise",
     "window",
+    "numbered",
     "opaque",
     "replicate",
     "observe",
@@ -236,6 +237,12 @@ def limit(most: Expr, offset: Expr | None, order: Iterable[SortKey], child: Wire
     """The first rows in an order, after the `offset` rows that are skipped."""
     skipped = None if offset is None else expr_to_json(offset)
     return node("limit", {"limit": expr_to_json(most), "offset": skipped, "order": order_to_json(order)}, child)
+
+
+def numbered(partition: Iterable[Expr], order: Iterable[SortKey], number: int, rank: int, child: WireNode) -> WireNode:
+    """The rows with their number in the order of their partition, and their rank, which rows that tie share."""
+    by = {"partition": exprs_to_json(partition), "order": order_to_json(order)}
+    return node("numbered", {**by, "number": number, "rank": rank}, child)
 
 
 def opaque(number: int, children: int, columns: Iterable[int], inputs: Iterable[WireNode]) -> WireNode:

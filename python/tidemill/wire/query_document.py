@@ -124,8 +124,7 @@ def _op(data: Mapping[str, Any]) -> QueryOp:
         case "row_wise":
             return RowWise(data["name"], data["node"], tuple(data["columns"]), data["text"])
         case "window":
-            calls = tuple(WindowCall(c["function"], c["frame"], c["floating"]) for c in data["calls"])
-            return Window(data["node"], tuple(data["columns"]), exprs_from_json(data["partition"]), calls, data["text"])
+            return _window(data)
         case "opaque":
             columns = tuple(data["columns"])
             return Opaque(data["name"], data["node"], data["reason"], columns, data["children"], data["text"])
@@ -133,6 +132,15 @@ def _op(data: Mapping[str, Any]) -> QueryOp:
             raise ValueError(f"unknown operator on the wire: {data['op']!r}")
         case _:
             assert_never(name)
+
+
+def _window(data: Mapping[str, Any]) -> Window:
+    calls = tuple(
+        WindowCall(c["function"], c["frame"], c["floating"], tuple(c["rows"]) if c.get("rows") else None)
+        for c in data["calls"]
+    )
+    partition, order = exprs_from_json(data["partition"]), order_from_json(data.get("order", ()))
+    return Window(data["node"], tuple(data["columns"]), partition, calls, data["text"], order)
 
 
 def read_limit(data: Mapping[str, Any]) -> Limit:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
+from tidemill.cost.guesses import NEW_VALUE_SHARE
 from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Scan
 from tidemill.plan.query import Query
@@ -137,10 +138,11 @@ class Situation:
         """Returns the names of the sources that are not constant and cannot tell changes."""
         return [s.name for s in self.query.sources.values() if not tells_changes(s.entry)]
 
-    def sources_at(self) -> tuple[SourceAt, ...]:
-        """Returns the positions of this run, for its record."""
+    def sources_at(self, values: Mapping[int, Mapping[str, float]] | None = None) -> tuple[SourceAt, ...]:
+        """Returns the positions of this run, for its record. `values`: distinct values that it has counted."""
+        counted = values or {}
         return tuple(
-            SourceAt(s.name, s.id, s.kind, self.new[n])
+            SourceAt(s.name, s.id, s.kind, self.new[n], counted.get(n) or self.changes[n].values)
             for n, s in sorted(self.query.sources.items())
             if _recorded(s.entry)
         )
@@ -165,6 +167,19 @@ class Situation:
     def old_position_texts(self) -> dict[str, str]:
         head = self.head
         return _texts(self.query, {n: head.position_of(s.name) for n, s in self.query.sources.items()}) if head else {}
+
+
+def _with_values(change: SourceChange, head: RunRecord | None, name: str) -> SourceChange:
+    """Returns a change with the distinct values of fields, as they are with the rows that came and went.
+
+    A field of which more than every tenth row has a value of its own gets new values with new rows.
+    """
+    known, rows, counted = head.values_of(name) if head is not None else {}, change.rows, _counted(change)
+    if not known or not rows or counted is None:
+        return replace(change, values=known)
+    before = max(1.0, rows - counted[0] + counted[1])
+    grown = {f: v * rows / before if v > NEW_VALUE_SHARE * before else v for f, v in known.items()}
+    return replace(change, values=grown)
 
 
 def _counted(change: SourceChange) -> ArrivedRows | None:
@@ -240,7 +255,7 @@ def survey(
         settings=settings,
         head=head,
         positions=tuple(dict(zip(numbers, positions, strict=True)) for positions in moments),
-        changes={n: p.change for n, p in zip(numbers, pinned, strict=True)},
+        changes={n: _with_values(p.change, head, query.sources[n].name) for n, p in zip(numbers, pinned, strict=True)},
         between=between,
         fingerprint=analysis.fingerprint(document),
         functions=analysis.functions(document),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.cost.guesses import FILE_ROW_BYTES
 from tidemill.plan.datatype import type_to_text
+from tidemill.plan.keyed import keyed_fields
 from tidemill.plan.query import count_field
 from tidemill.runtime.before.situation import Situation
 from tidemill.runtime.content import leaving, mark
@@ -151,6 +152,7 @@ def _binder(view: View, situation: Situation) -> Binder:
         held=head.held_files if head else (),
         observe_scans=situation.first and not situation.prepared,
         counted=situation.counted,
+        keyed=keyed_fields(situation.query),
     )
 
 
@@ -343,7 +345,7 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
         output_at=time.time_ns() // 1000,
         files=tuple(data),
         states=states,
-        sources=situation.sources_at(),
+        sources=situation.sources_at(metrics.values(run.binder, outcome.written.values())),
         fingerprint=situation.fingerprint,
         functions=situation.functions,
         keys=tuple(plan.keys) if plan.keys else None,

@@ -17,6 +17,8 @@ from tidemill.wire.nodes import Among, WireNode
 
 Position = Any
 Files = Sequence[Mapping[str, Any]]
+VALUES = "values of "
+"""Before a field: the metric of its distinct values."""
 
 
 @dataclass(slots=True)
@@ -28,7 +30,8 @@ class Binder:
     files that a step wrote in this run by its name, added as steps end. `result`: the view's live files; `held`: the
     files of its held change. `values`: the keys that a step wrote, by step and field, if they are few enough for a
     look-up. `observe_scans`: count the rows of all sources except those in `counted`, so that nothing stands between
-    the scans of the latter and the query's filters.
+    the scans of the latter and the query's filters; and the distinct values of the fields in `keyed`, of the rows that
+    pass these filters.
     """
 
     positions: Sequence[Mapping[int, Position]]
@@ -40,16 +43,19 @@ class Binder:
     values: dict[tuple[str, str], list[Any]] = field(default_factory=dict)
     observe_scans: bool = False
     counted: Mapping[int, int] = field(default_factory=dict)
+    keyed: Mapping[int, Sequence[str]] = field(default_factory=dict)
     changes: dict[str, int] = field(default_factory=dict)
     scans: dict[str, int] = field(default_factory=dict)
+    selected: dict[str, int] = field(default_factory=dict)
     _numbered: int = 0
 
     def bind(self, node: Mapping[str, Any]) -> WireNode:
-        """Returns `node` with every symbol replaced. Each `changes` leaf gets an observation, named in `changes`."""
+        """Returns `node` with every symbol replaced. Each `changes` leaf gets an observation, named in `changes`;
+        those of a first run are named in `scans` and `selected`."""
         kind = nodes.kind_of(node)
         match kind:
             case "scan":
-                return self._scan(node)
+                return self._rows_of(node, self._scan(node))
             case "changes":
                 return self._changes(node)
             case "state":
@@ -72,18 +78,23 @@ class Binder:
                 return self._files(node, self.held)
             case "files" | "empty":
                 return dict(node)
+            case "filter" if nodes.kind_of(scan := nodes.inputs_of(node)[0]) == "scan":
+                return self._rows_of(scan, self._over(node, [self._scan(scan)]))
             case "filter" | "project" | "join" | "aggregate" | "union" | "sort" | "limit" | "replicate" | "observe":
                 return self._over_inputs(node)
-            case "row_wise" | "window" | "opaque":
+            case "numbered" | "row_wise" | "window" | "opaque":
                 return self._over_inputs(node)
             case _:
                 assert_never(kind)
 
     def _over_inputs(self, node: Mapping[str, Any]) -> WireNode:
+        return self._over(node, [self.bind(i) for i in nodes.inputs_of(node)])
+
+    def _over(self, node: Mapping[str, Any], inputs: Sequence[WireNode]) -> WireNode:
         own = {name: value for name, value in node.items() if name != "inputs"}
         if self.clock(-1) is not None:
             own = self._at_clock(own)
-        return nodes.over(own, map(self.bind, nodes.inputs_of(node)))
+        return nodes.over(own, inputs)
 
     def clock(self, moment: int) -> int | None:
         """Returns what the clock shows at a moment (epoch microseconds); None if no position tells."""
@@ -105,21 +116,36 @@ class Binder:
     def _scan(self, node: Mapping[str, Any]) -> WireNode:
         bound = dict(node)
         bound["at"] = self._at(node["source"], node.get("at"))
-        now = node.get("at") in {None, len(self.positions) - 1}
-        if not self.observe_scans or node["source"] in self.counted or not now:
+        if not self._is_present(node) or node["source"] in self.counted:
             return bound
-        return self._observed(bound, self.scans, [ROWS])
+        return self._observed(node["source"], bound, self.scans, [ROWS, *self._values(node)])
+
+    def _is_present(self, node: Mapping[str, Any]) -> bool:
+        """Returns True for a scan whose rows are all rows of the source now, in a run that observes them."""
+        return self.observe_scans and node.get("at") in {None, len(self.positions) - 1}
+
+    def _rows_of(self, scan: Mapping[str, Any], bound: WireNode) -> WireNode:
+        """Returns the rows of a source that counts its rows itself, with the distinct values observed."""
+        values = self._values(scan) if self._is_present(scan) and scan["source"] in self.counted else []
+        return self._observed(scan["source"], bound, self.selected, values) if values else bound
+
+    def _values(self, scan: Mapping[str, Any]) -> list[tuple[str, Expr]]:
+        """Returns the metrics of a scan's distinct values."""
+        wanted = self.keyed.get(scan["source"], ())
+        return [(f"{VALUES}{f}", fn("approx_count_distinct", Col(c))) for c, f in scan["columns"] if f in wanted]
 
     def _changes(self, node: Mapping[str, Any]) -> WireNode:
         bound = dict(node)
         bound["from"] = self._at(node["source"], node["from"])
         bound["to"] = self._at(node["source"], node["to"])
-        return self._observed(bound, self.changes, signed_counts(node["count"]))
+        return self._observed(node["source"], bound, self.changes, signed_counts(node["count"]))
 
-    def _observed(self, node: WireNode, names: dict[str, int], metrics: list[tuple[str, Expr]]) -> WireNode:
+    def _observed(
+        self, source: int, node: WireNode, names: dict[str, int], metrics: list[tuple[str, Expr]]
+    ) -> WireNode:
         self._numbered += 1
-        name = f"source_{node['source']}_{self._numbered}"
-        names[name] = node["source"]
+        name = f"source_{source}_{self._numbered}"
+        names[name] = source
         return nodes.observe(name, metrics, node)
 
     def _among(self, node: Mapping[str, Any], among: Among, files: WireNode) -> WireNode:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from tidemill.plan.change import SourceChange
 from tidemill.runtime.content.jobs import Written
-from tidemill.runtime.run.binder import Binder
+from tidemill.runtime.run.binder import VALUES, Binder
 from tidemill.runtime.view.history import ChangeCounts
 
 
@@ -29,6 +29,19 @@ def rows_in(
         return None
     came, went = sum(n for n, _ in before), sum(n for _, n in before)
     return ChangeCounts(sum(inserts.values()) + came, sum(deletes.values()) + went)
+
+
+def values(binder: Binder, written: Iterable[Written]) -> dict[int, dict[str, float]]:
+    """Returns the distinct values that a first run has counted, by source and field."""
+    found: dict[int, dict[str, float]] = {}
+    sources = {**binder.scans, **binder.selected}
+    for seen in written:
+        for name in sources.keys() & seen.observed.keys():
+            told = seen.observed[name].items()
+            known = {m.removeprefix(VALUES): float(str(n)) for m, n in told if m.startswith(VALUES) and n is not None}
+            fields = found.setdefault(sources[name], {})
+            fields |= {field: max(n, fields.get(field, 1.0)) for field, n in known.items()}
+    return found
 
 
 def _most(sources: Mapping[str, int], written: Iterable[Written], metric: str) -> dict[int, int]:

@@ -24,12 +24,16 @@ File = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SourceAt:
-    """A source as a run has read it: its name and id as analysed then, and its position (None: it has none)."""
+    """A source as a run has read it: its name and id as analysed then, and its position (None: it has none).
+
+    `values`: the distinct values of fields as the first run counted them, and as they grew with the rows since then.
+    """
 
     name: str
     id: str | None
     kind: SourceKind
     position: Any
+    values: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,10 @@ class RunRecord:
             return 0
         return sorted(self.moments).index(run) + (1 if self.filled else 0)
 
+    def values_of(self, name: str) -> Mapping[str, float]:
+        """Returns the distinct values of the fields of a source, as far as they are known."""
+        return next((s.values for sources in reversed(self.stands_at) for s in sources if s.name == name), {})
+
     def position_of(self, name: str, moment: int = 0) -> Any:
         """Returns the position of the source of that name at a moment of `stands_at`; None if this record has none."""
         return next((s.position for s in self.stands_at[moment] if s.name == name), None)
@@ -211,7 +219,8 @@ def arrived_of(metrics: Mapping[str, Any]) -> Arrived | None:
 
 
 def _source_at(data: Mapping[str, Any]) -> SourceAt:
-    return SourceAt(data["name"], data["id"], one_of(SOURCE_KINDS, data["kind"], "a source's kind"), data["position"])
+    kind = one_of(SOURCE_KINDS, data["kind"], "a source's kind")
+    return SourceAt(data["name"], data["id"], kind, data["position"], data.get("values") or {})
 
 
 def _state(data: Mapping[str, Any]) -> StoredState:

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from tidemill.cost.costing import CostModel, Facts, OperatorWork, RowCount
 from tidemill.memo.memo import Expression, Memo
-from tidemill.plan.ops import Project, Scan
+from tidemill.plan.ops import Project, Reach, Scan
 from tidemill.search.choose.settle import (
     ANY_WEIGHT,
     Choice,
@@ -136,6 +136,11 @@ class Extractor:
         self.shared = frozenset(map(self.place, places))
         self._choose()
         return take_back
+
+    def read_often(self, run: int) -> frozenset[Place]:
+        """The places at a run that rules make for several readers at once: as parts of a tree they seldom pay."""
+        groups = (g.number for g in self._memo.live_groups() if any(isinstance(e.op, Reach) for e in g.expressions))
+        return frozenset(self.place((group, run)) for group in groups if self.best(group, run) is not None)
 
     def stage(self, group: int) -> None:
         """Declares the rows of a group as written by an earlier step of the first run."""

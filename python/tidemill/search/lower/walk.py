@@ -22,6 +22,7 @@ from tidemill.plan.ops import (
     Filter,
     Final,
     FinalChange,
+    FromStart,
     Gather,
     HeldScan,
     Join,
@@ -37,6 +38,7 @@ from tidemill.plan.ops import (
     Pad,
     Partial,
     Project,
+    Reach,
     ResultScan,
     RowWise,
     Scan,
@@ -53,6 +55,7 @@ from tidemill.search.lower.choices import Choices, NotComputableError
 from tidemill.search.lower.crossings import crossing
 from tidemill.search.lower.leaves import leaf, read_staged
 from tidemill.search.lower.lowered import Blocks, Lowered, null_of
+from tidemill.search.lower.reach import from_start, reach
 from tidemill.search.lower.state import Touched, few_touched, together, touched
 from tidemill.wire import nodes
 
@@ -147,6 +150,10 @@ class Lowerer:
                 return joins.key_filter(blocks, op, *inputs, broadcast=self._choices.is_small(e.inputs[1]))
             case Keys():
                 return joins.keys(blocks, op, inputs)
+            case Reach():
+                return reach(blocks, op, _plain(op, inputs[0]), inputs[1], few=self._choices.is_small(e.inputs[1]))
+            case FromStart():
+                return from_start(blocks, op, *inputs, broadcast=self._choices.is_small(e.inputs[1]))
             case Aggregate(keys, calls):
                 return blocks.aggregate(keys, calls, _plain(op, inputs[0]).node)
             case Limit(limit, offset, order):
@@ -225,7 +232,7 @@ class Lowerer:
         return joins.look_up(self.blocks, op, state, keys, written, broadcast=self._choices.is_small(wanted))
 
 
-def _plain(op: Aggregate | Limit | Window, rows: Lowered) -> Lowered:
+def _plain(op: Aggregate | Limit | Window | Reach, rows: Lowered) -> Lowered:
     """The rows themselves; raises TypeError if they have counts, which the operator would ignore."""
     if rows.count is not None:
         raise TypeError(f"{type(op).__name__.lower()} over a signed relation")

@@ -15,8 +15,8 @@ from tidemill.rule.engine import Budget, Stopped
 from tidemill.rule.registry import load_rules
 from tidemill.rule.rule import Rule
 from tidemill.search.choose.allowed import EVERYWHERE, AllBut, Allowed
-from tidemill.search.choose.extract import Extractor
-from tidemill.search.choose.settle import PlannedRun
+from tidemill.search.choose.extract import Extractor, Planned
+from tidemill.search.choose.settle import Place, PlannedRun
 from tidemill.search.choose.sharing import Shared, Start, TimeLimit, cheapest
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.contract.run_plan import states_read
@@ -153,10 +153,14 @@ class PlanningTask:
         others: Iterable[Start] = (),
     ) -> Shared:
         """The cheapest plan for these groups within the time of a search: from the best tree, from the plan of each
-        pack (`make` prefers it), and from `others`."""
+        pack (`make` prefers it), from `others`, and from the best tree if what rules make for several readers is
+        computed once."""
         limit = TimeLimit(self.request.settings.time_limit)
         extractor = make(None)
         starts = [Start(partial(make, pack), partial(extractor.prefers, pack), f"{pack} preferred") for pack in packs]
+        if often := extractor.read_often(run):
+            once = partial(_computing_once, make, often)
+            starts.insert(0, Start(once, partial(_computes, often), "what several readers read, written once"))
         best = cheapest(extractor, (*starts, *others), demands, run, limit)
         self._cut_off |= limit.cut_off
         return best
@@ -188,6 +192,16 @@ class PlanningTask:
     def unread(self, names: Collection[str]) -> frozenset[str]:
         """Returns those of these states that no likely run reads."""
         return unread_states(self, names)
+
+
+def _computing_once(make: Callable[[str | None], Extractor], places: frozenset[Place]) -> Extractor:
+    extractor = make(None)
+    extractor.share(places)
+    return extractor
+
+
+def _computes(places: frozenset[Place], plan: Sequence[Planned]) -> bool:
+    return places <= {(p.group, p.run) for p in plan if p.once}
 
 
 def _bases(request: PlanRequest) -> list[tuple[str, Piece]]:

@@ -269,7 +269,9 @@ final class Encoder(id: Long) extends PredicateHelper {
     val subqueries = queries.map(visit)
     val below = children.foldLeft(Map.empty: Columns)(_ ++ _.scope)
     // What partitions a window is asked for above it too: which rows of its answer a change touches.
-    val asked = used ++ AttributeSet(Opaque.partition(plan).getOrElse(Nil))
+    // So is the first of what orders a partition: from which row on a change touches it.
+    val ordered = Opaque.order(plan)
+    val asked = used ++ AttributeSet(Opaque.partition(plan).getOrElse(Nil)) ++ AttributeSet(ordered.take(1))
     val columns = plan.output.filter(asked.contains).map { a =>
       a.exprId -> below.getOrElse(a.exprId, expressions.newColumn(a))
     }
@@ -284,7 +286,8 @@ final class Encoder(id: Long) extends PredicateHelper {
     val node: JObject = plan match {
       case _ if queries.isEmpty && Opaque.partition(plan).isDefined =>
         val partition = Opaque.partition(plan).get.map(expressions.encode(_, below)).toList
-        ("op" -> "window") ~ kept ~ ("partition" -> partition) ~ ("calls" -> Opaque.calls(plan).toList)
+        ("op" -> "window") ~ kept ~ ("partition" -> partition) ~ ("calls" -> Opaque.calls(plan).toList) ~
+          ("order" -> order(ordered, below))
       case _: Expand | _: Generate if queries.isEmpty && plan.deterministic =>
         ("op" -> "row_wise") ~ ("name" -> plan.nodeName) ~ kept
       case _ => ("op" -> "opaque") ~ ("name" -> plan.nodeName) ~ ("reason" -> reason) ~ kept

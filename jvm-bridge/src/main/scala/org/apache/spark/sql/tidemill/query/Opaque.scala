@@ -12,6 +12,9 @@ import org.json4s.JsonDSL._
 /** Operators that the planner sees only from outside, taken apart for it. */
 object Opaque {
 
+  /** Frames that reach farther count as unbounded. */
+  private val farthest = 1000000
+
   /** The inputs of an operator; a CTE's definitions are seen through, since only WITH may hold them. */
   def children(plan: LogicalPlan): Seq[LogicalPlan] = plan match {
     case WithCTE(body, definitions) => body +: definitions.map(_.child)
@@ -74,19 +77,43 @@ object Opaque {
     case _ => Nil
   }
 
+  /** The order of the rows in a partition, if each function reads a bounded number of rows around its own. */
+  def order(plan: LogicalPlan): Seq[SortOrder] = plan match {
+    case w: Window
+        if w.windowExpressions.forall(_.collectFirst { case e: WindowExpression => e }.exists(reach(_).nonEmpty)) =>
+      w.orderSpec
+    case _ => Nil
+  }
+
+  /** The most rows before a row, and behind it, that a function's value is made from; None if nothing bounds them. */
+  private def reach(e: WindowExpression): Option[(Int, Int)] = e match {
+    case WindowExpression(function: FrameLessOffsetWindowFunction, _) if function.ignoreNulls => None
+    case WindowExpression(_, WindowSpecDefinition(_, order, SpecifiedWindowFrame(RowFrame, lower, upper)))
+        if order.nonEmpty =>
+      for (first <- offset(lower); last <- offset(upper)) yield (math.max(0, -first), math.max(0, last))
+    case _ => None
+  }
+
+  private def offset(bound: Expression): Option[Int] = bound match {
+    case CurrentRow => Some(0)
+    case UnboundedPreceding | UnboundedFollowing => None
+    case rows if rows.foldable => Option(rows.eval()).collect { case n: Int if n.abs < farthest => n }
+    case _ => None
+  }
+
   private def windowCall(e: NamedExpression): Option[JObject] = e.collectFirst {
-    case WindowExpression(function, WindowSpecDefinition(_, order, frame)) =>
+    case window @ WindowExpression(function, WindowSpecDefinition(_, order, frame)) =>
       val called = function match {
         case a: AggregateExpression => a.aggregateFunction
         case other => other
       }
-      val reach = frame match {
+      val read = frame match {
         case SpecifiedWindowFrame(_, UnboundedPreceding, UnboundedFollowing) => "partition"
         case SpecifiedWindowFrame(RangeFrame, _, _) => "range"
         case _ if order.isEmpty => "partition"
         case _ => "rows"
       }
-      call(called, reach)
+      call(called, read) ~ ("rows" -> reach(window).map { case (before, behind) => List(before, behind) })
   }
 
   /** A function: its name, what of its frame the planner asks about, and whether it adds up floats. */

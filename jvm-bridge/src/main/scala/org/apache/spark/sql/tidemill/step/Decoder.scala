@@ -55,6 +55,7 @@ final class Decoder(session: SparkSession, query: Query) {
       case "union" => union(wire)
       case "sort" => sort(wire)
       case "limit" => limit(wire)
+      case "numbered" => numbered(wire)
       case "opaque" | "row_wise" | "window" => opaque(wire)
       case "replicate" => replicate(wire)
       case "observe" => observe(wire)
@@ -285,6 +286,22 @@ final class Decoder(session: SparkSession, query: Query) {
       case _ => sorted
     }
     child.copy(plan = Limit(expressions.decode(wire \ "limit", child.columns), shifted))
+  }
+
+  private def numbered(wire: JValue): Decoded = {
+    val child = input(wire)
+    val partition = expressions.decodeAll(list(wire \ "partition"), child.columns)
+    val by = orders(wire, child.columns)
+    val window =
+      WindowSpecDefinition(partition, by, SpecifiedWindowFrame(RowFrame, UnboundedPreceding, CurrentRow))
+    val added = Seq("number" -> RowNumber(), "rank" -> Rank(by.map(_.child))).map { case (field, function) =>
+      val id = int(wire \ field)
+      id -> Alias(WindowExpression(function, window), name(id))()
+    }
+    Decoded(Window(added.map(_._2), partition, by, child.plan),
+      child.ordered ++ added.map { case (c, a) =>
+        c -> a.toAttribute
+      })
   }
 
   private def replicate(wire: JValue): Decoded = {

@@ -1,0 +1,92 @@
+"""Windows of bounded frames over long partitions: from the first row on that a change reaches, and no further back."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tidemill.bridge.jvm import Jvm
+from tidemill.rule.registry import load_rules
+from tidemill.runtime.view import views
+from tidemill.search.runs import task
+
+MOVING = """SELECT k, t, x, min(x) OVER w AS low, lag(x, 2) OVER o AS before, lead(x) OVER o AS next,
+                   count(*) OVER (PARTITION BY k ORDER BY t ROWS BETWEEN 3 PRECEDING AND 1 FOLLOWING) AS n
+            FROM series WINDOW w AS (PARTITION BY k ORDER BY t ROWS BETWEEN 4 PRECEDING AND CURRENT ROW),
+                               o AS (PARTITION BY k ORDER BY t)"""
+KEYS, LENGTH = 20, 3000
+CHANGES = {
+    "new rows at the end": f"INSERT INTO series SELECT id, {LENGTH}, id * 3 % 17 FROM range({KEYS})",
+    "a late row": f"INSERT INTO series VALUES (3, {LENGTH - 2}.5, -1)",
+    "a row that moves to the end": f"UPDATE series SET t = {LENGTH + 5} WHERE k = 4 AND t = {LENGTH - 9}",
+    "rows that leave": f"DELETE FROM series WHERE t > {LENGTH - 4} AND k < 5",
+    "rows that tie, all alike": f"INSERT INTO series SELECT 6, {LENGTH + 1}, 7 FROM range(2)",
+    "a row behind rows that tie": f"INSERT INTO series VALUES (6, {LENGTH + 2}, 1), (7, {LENGTH + 2}, 1)",
+    "a row without a place": "INSERT INTO series VALUES (8, NULL, 5)",
+    "a new partition, and one that is NULL": "INSERT INTO series VALUES (99, 1, 1), (NULL, 2, 2), (NULL, 3, 1)",
+    "a whole partition": "DELETE FROM series WHERE k = 9",
+}
+
+
+@pytest.fixture
+def series(spark: SparkSession, db: str) -> str:
+    spark.sql("CREATE TABLE series (k BIGINT, t DECIMAL(9, 1), x BIGINT) USING delta")
+    spark.sql(
+        f"""INSERT INTO series SELECT k.id, t.id, pmod(xxhash64(k.id, t.id), 1000)
+            FROM range({KEYS}) k CROSS JOIN range({LENGTH}) t"""
+    )
+    return db
+
+
+def planned(spark: SparkSession) -> str:
+    return str(spark.sql("EXPLAIN INCREMENTAL COST VIEW moving").collect()[0][0])
+
+
+@pytest.mark.parametrize("order", ["", pytest.param(" DESC NULLS LAST", marks=pytest.mark.slow)])
+def test_values_are_computed_from_the_first_changed_row_on(
+    spark: SparkSession, series: str, order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = tuple(r for r in load_rules() if r.name not in {"affected_partitions", "touched_keys", "difference"})
+    monkeypatch.setattr(task, "load_rules", lambda _: rules)
+    query = MOVING.replace("BY t", f"BY t{order}")
+    spark.sql(f"CREATE INCREMENTAL VIEW moving REFRESH POLICY INCREMENTAL AS {query}")
+    for name, statement in CHANGES.items():
+        spark.sql(statement)
+        assert "reach" in planned(spark), name
+        assert spark.sql("REFRESH INCREMENTAL VIEW moving").collect()[0].kind == "INCREMENTAL", name
+        row = spark.sql("VERIFY INCREMENTAL VIEW moving").collect()[0]
+        assert row.matches, f"{name}: {row.missing} missing, {row.unexpected} unexpected"
+
+
+def test_it_pays_where_many_partitions_are_long(spark: SparkSession, series: str) -> None:
+    spark.sql(f"CREATE INCREMENTAL VIEW moving REFRESH POLICY INCREMENTAL AS {MOVING}")
+    spark.sql(CHANGES["new rows at the end"])
+    assert "reach" in planned(spark)
+
+
+def test_a_frame_without_bound_reads_whole_partitions(spark: SparkSession, series: str) -> None:
+    query = "SELECT k, t, sum(x) OVER (PARTITION BY k ORDER BY t ROWS UNBOUNDED PRECEDING) AS total FROM series"
+    spark.sql(f"CREATE INCREMENTAL VIEW moving REFRESH POLICY INCREMENTAL AS {query}")
+    spark.sql(CHANGES["a late row"])
+    assert "reach" not in planned(spark)
+    spark.sql("REFRESH INCREMENTAL VIEW moving").collect()
+    assert spark.sql("VERIFY INCREMENTAL VIEW moving").collect()[0].matches
+
+
+def test_the_first_run_counts_the_values_that_bring_rows_together(spark: SparkSession, series: str) -> None:
+    spark.sql(f"CREATE INCREMENTAL VIEW moving AS {MOVING}")
+
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    jvm = Jvm(gateway._gateway_client, spark._jsparkSession)
+
+    def known() -> dict[str, float]:
+        head = views.find(jvm, ("moving",)).head
+        assert head is not None
+        return dict(head.sources[0].values)
+
+    assert known().keys() == {"k"}
+    assert known()["k"] == pytest.approx(KEYS, rel=0.1)
+    spark.sql(CHANGES["new rows at the end"])
+    spark.sql("REFRESH INCREMENTAL VIEW moving").collect()
+    assert known()["k"] == pytest.approx(KEYS, rel=0.1), "few values for many rows: new rows bring no new ones"
