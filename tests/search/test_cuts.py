@@ -144,6 +144,19 @@ def test_rows_below_a_window_that_the_content_does_not_show_are_computed() -> No
     assert (1, 1) in read(found)
 
 
+@pytest.mark.parametrize("name", ["frames below a rank", "frames"])
+def test_no_state_holds_what_the_content_holds(name: str) -> None:
+    """Rows of a window whose values depend on ties are read from the content, too, if that is where they are kept."""
+    change = SourceChange(True, True, rows=1e8, bytes=1e10, inserts=500, deletes=500, direct=True, values={"a": 1e6})
+    query = parse_query(SOURCES + VIEWS[name])
+    request = PlanRequest(query, "STRICT", {0: change}, frozenset(), first=True, full_reason=None)
+    assert not plan_run(request).states
+    found = plan_run(replace(request, first=False))
+    leaves = [node["op"] for step in found.steps for node, _ in nodes(step.plan) if "inputs" not in node]
+    assert "result" in leaves
+    assert "state" not in leaves
+
+
 @pytest.mark.parametrize("nulls", ["=", "<=>"])
 def test_rows_without_a_key_are_kept_where_they_count(nulls: str) -> None:
     """NULL is a key of the side that is padded, and of both where it is equal to itself."""

@@ -1,10 +1,10 @@
 """Distinct values of columns, which Spark's tables do not report.
 
-A view's first run counts those of the columns by which its query partitions and groups. Of others, equated columns have
-as many values as the smallest table among those that they are read from has rows: equalities are assumed to join foreign
-keys with keys, and the other columns of that table to depend on its key. A column that the query groups by is assumed to
-have few values until they are counted; other columns have a fixed fraction of the rows. Among r rows drawn from n
-values, n (1 - e^(-r/n)) distinct ones are expected (Cardenas, CACM 1975).
+A view's first run counts those of the columns by which its query partitions and groups. Of the others, equated columns
+have as many values as the smallest table among those that they are read from has rows: equalities are assumed to join
+foreign keys with keys, and the other columns of that table to depend on its key. A column that the query groups by is
+assumed to have few values until they are counted; other columns have a fixed fraction of the rows. Among r rows drawn
+from n values, n (1 - e^(-r/n)) distinct ones are expected (Cardenas, CACM 1975).
 """
 
 from __future__ import annotations

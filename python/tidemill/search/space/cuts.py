@@ -36,11 +36,12 @@ from tidemill.plan.ops import (
     Scan,
     StateScan,
     Sum,
+    Union,
     Unsign,
-    Window,
 )
 from tidemill.plan.props import equi_keys
 from tidemill.rule.match import Match
+from tidemill.search.space.seed import READ_RESULT
 from tidemill.tvr.form import DELTA, SNAPSHOT, Form, Span, Time, at
 
 RULE = "cut"
@@ -101,12 +102,12 @@ def told_by(memo: Memo, e: Expression) -> Iterator[int]:
 
 
 def _cut_of(memo: Memo, e: Expression) -> _Cut | None:
-    """The cut that an expression computes, if it cuts a snapshot of a reproducible relation; None otherwise."""
+    """The cut that an expression computes, if it cuts a snapshot; None otherwise."""
     if not isinstance(e.op, KeyFilter):
         return None
     rows, wanted = map(memo.find, e.inputs)
     about = memo.group(rows).about
-    if about is None or about[1].kind != SNAPSHOT or not memo.tvrs[about[0]].props.reproducible:
+    if about is None or about[1].kind != SNAPSHOT:
         return None
     return _Cut(about[0], about[1].end, e.op, wanted, e.pack)
 
@@ -141,23 +142,21 @@ def _kept_before(memo: Memo, cut: _Cut) -> list[int]:
     return [
         memo.part(cut.op, (rows, cut.wanted), RULE, cut.pack)
         for rows in moments
-        if any(True for _ in _with_a_window(memo, cut.number, rows))
+        if any(True for _ in _with_a_window(memo, rows))
     ]
 
 
-def _with_a_window(memo: Memo, number: int, group: int) -> Iterator[tuple[Op, int]]:
+def _with_a_window(memo: Memo, group: int) -> Iterator[tuple[Op, int]]:
     """The ways to read a relation's rows with those of a window above: the projection, and the window's group."""
-    for shown, rows in _over(memo, group, Project):
-        about = memo.group(rows).about
-        ways = memo.tvrs[about[0]].expressions if about is not None else ()
-        if any(isinstance(op, Window) and inputs == (number,) for op, inputs in ways):
-            yield shown, rows
+    for e in memo.group(group).expressions:
+        if isinstance(e.op, Project) and e.rule == READ_RESULT:
+            yield e.op, memo.find(e.inputs[0])
 
 
 def _put_of_a_window(memo: Memo, group: int, cut: _Cut, e: Expression) -> bool:
     """Adds the cut of a window to that of its input, if the input's rows are read where those of the window are kept:
     one read serves both. Returns False if they are not."""
-    ways = [*_with_a_window(memo, cut.number, e.inputs[0])]
+    ways = [*_with_a_window(memo, e.inputs[0])]
     for shown, rows in ways:
         some = memo.part(cut.op, (rows, cut.wanted), RULE, cut.pack)
         memo.put(group, shown, (some,), RULE, cut.pack)
@@ -228,11 +227,16 @@ def _columns(memo: Memo, cut: _Cut, merged: Net | Merge) -> frozenset[int]:
 def _passing(
     memo: Memo, number: int, cut: KeyFilter
 ) -> list[tuple[QueryOp, tuple[int, ...], tuple[KeyRequest | None, ...]]]:
-    """The ways to compute a relation whose inputs can be cut too: operator, inputs, and the request for each input."""
+    """The ways to compute a relation whose inputs can be cut too: operator, inputs, and the request for each input.
+
+    An operator that might answer otherwise a second time is not one of them.
+    """
     if _of_a_source(memo, number):
         return []  # Spark filters rows where it reads them, before any keys
     found = []
     for op, inputs in memo.tvrs[number].expressions:
+        if not memo.tvrs[number].props.reproducible and not isinstance(op, Filter | Project | Union | Join):
+            continue
         columns = [frozenset(memo.tvrs[i].props.columns) for i in inputs]
         asked = request_below(op, KeyRequest(cut.on, cut.nulls), columns, memo.query)
         if asked is not None:

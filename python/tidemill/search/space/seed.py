@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from tidemill.memo.memo import Expression, Memo, Node
+from tidemill.memo.memo import Expression, Memo, Node, Tvr
 from tidemill.plan.expr import Col
 from tidemill.plan.kinds import StatePart
 from tidemill.plan.ops import (
@@ -318,21 +318,34 @@ def keep_result(memo: Memo, root: int) -> None:
         number = inputs[0]
 
 
-def keep_below_windows(memo: Memo) -> None:
+def keep_below_windows(memo: Memo, apart: Container[int] = ()) -> None:
     """Adds, where rows of a window are read, reads of its input: a window adds columns to rows and keeps them all.
 
-    An input that is not reproducible is left to its own state.
+    `apart`: relations with states of their own. One of these that is not reproducible is left to its state, which may
+    have been computed another time.
     """
-    for relation in memo.tvrs:
-        op, inputs = relation.expressions[0]
-        below = memo.tvrs[inputs[0]].props if isinstance(op, Window) else None
-        if below is None or not below.reproducible or not set(below.columns) <= set(relation.props.columns):
+    for window in reversed(memo.tvrs):  # from the content down
+        op, inputs = window.expressions[0]
+        if not isinstance(op, Window):
             continue
-        for time in sorted({memo.timeline.unchanged_until(below.sources, t) for t in memo.timeline.moments}):
-            rows = memo.form(relation.number, at(SNAPSHOT, time))
-            if any(e.rule in {READ_STATE, READ_RESULT} for e in memo.group(rows).expressions):
-                shown = Project(tuple((c, Col(c)) for c in below.columns))
-                memo.put(memo.form(inputs[0], at(SNAPSHOT, time)), shown, (rows,), READ_RESULT, CORE)
+        for below, shown in _shown(memo, inputs[0], {c: c for c in window.props.columns}):
+            if not set(below.props.columns) <= shown.keys() or (not below.props.reproducible and below.number in apart):
+                continue
+            named = Project(tuple((c, Col(shown[c])) for c in below.props.columns))
+            for time in sorted({memo.timeline.unchanged_until(below.props.sources, t) for t in memo.timeline.moments}):
+                rows = memo.form(window.number, at(SNAPSHOT, time))
+                if any(e.rule in {READ_STATE, READ_RESULT} for e in memo.group(rows).expressions):
+                    memo.put(memo.form(below.number, at(SNAPSHOT, time)), named, (rows,), READ_RESULT, CORE)
+
+
+def _shown(memo: Memo, number: int, shown: Mapping[int, int]) -> Iterator[tuple[Tvr, Mapping[int, int]]]:
+    """A relation, and those of which it is a projection, each with the columns in `shown` that show its own."""
+    relation = memo.tvrs[number]
+    yield relation, shown
+    op, inputs = relation.expressions[0]
+    if isinstance(op, Project):
+        passed = {e.id: shown[c] for c, e in op.columns if isinstance(e, Col) and c in shown}
+        yield from _shown(memo, inputs[0], passed)
 
 
 def advance(memo: Memo, candidate: Candidate, span: Span) -> int:

@@ -236,7 +236,7 @@ def explore_space(
         keep_result(memo, root)
     if kept.held:
         keep_held(memo, root, kept.held)
-    keep_below_windows(memo)
+    keep_below_windows(memo, {c.tvr for c in possible if kept.states is not None and c.name in standing})
     compose(memo)
     push_cuts(memo)
     sizes = SizeInputs(memo, model, tuple(steps))

@@ -25,6 +25,7 @@ final class Encoder(id: Long) extends PredicateHelper {
   private val sources = new SourceEncoder
   private val nodes = mutable.ArrayBuffer.empty[OpaqueNode]
   private var used: AttributeSet = AttributeSet.empty
+  private val readAbove = new java.util.IdentityHashMap[LogicalPlan, AttributeSet]
   private var orderDropped = false
 
   /**
@@ -36,6 +37,7 @@ final class Encoder(id: Long) extends PredicateHelper {
     require(normal.output.length == names.length, "normalisation changed the number of output columns")
     val plan = dropOrder(normal)
     used = usedAttributes(plan)
+    noteWindows(plan, plan.outputSet)
     val root = visit(plan)
     Clock.source(plan).foreach(sources.add)
     val output = plan.output.zip(names).map { case (a, name) =>
@@ -65,15 +67,24 @@ final class Encoder(id: Long) extends PredicateHelper {
   }
 
   /** What any operator reads or the query gives out; scans list nothing else. */
-  private def usedAttributes(plan: LogicalPlan): AttributeSet = {
-    val read = plan.collectWithSubqueries {
-      case u: Union => u.children.flatMap(_.output)
-      case p @ (_: Project | _: Filter | _: Join | _: Aggregate | _: Sort | _: GlobalLimit | _: LocalLimit | _: Window |
-          _: Expand | _: Generate | _: Offset) =>
-        p.references.toSeq ++ p.subqueriesAll.flatMap(_.output)
-      case other => other.references.toSeq ++ other.children.flatMap(_.output)
-    }
-    AttributeSet(read.flatten ++ plan.output)
+  private def usedAttributes(plan: LogicalPlan): AttributeSet =
+    AttributeSet(plan.collectWithSubqueries { case p => read(p) }.flatten ++ plan.output)
+
+  /** What an operator reads of its inputs. */
+  private def read(plan: LogicalPlan): Seq[Attribute] = plan match {
+    case u: Union => u.children.flatMap(_.output)
+    case p @ (_: Project | _: Filter | _: Join | _: Aggregate | _: Sort | _: GlobalLimit | _: LocalLimit | _: Window |
+        _: Expand | _: Generate | _: Offset) =>
+      p.references.toSeq ++ p.subqueriesAll.flatMap(_.output)
+    case other => other.references.toSeq ++ other.children.flatMap(_.output)
+  }
+
+  /** Notes for each window what is read above it: a window passes on what its functions alone read. */
+  private def noteWindows(plan: LogicalPlan, above: AttributeSet): Unit = {
+    if (plan.isInstanceOf[Window]) readAbove.put(plan, above)
+    val all = above ++ AttributeSet(read(plan))
+    plan.children.foreach(noteWindows(_, all))
+    Opaque.subqueries(plan).foreach(s => noteWindows(s.plan, all ++ s.plan.outputSet))
   }
 
   private def visit(plan: LogicalPlan): Encoded = {
@@ -271,7 +282,8 @@ final class Encoder(id: Long) extends PredicateHelper {
     // What partitions a window is asked for above it too: which rows of its answer a change touches.
     // So is the first of what orders a partition: from which row on a change touches it.
     val ordered = Opaque.order(plan)
-    val asked = used ++ AttributeSet(Opaque.partition(plan).getOrElse(Nil)) ++ AttributeSet(ordered.take(1))
+    val asked = readAbove.getOrDefault(plan, used) ++ AttributeSet(
+      Opaque.partition(plan).getOrElse(Nil)) ++ AttributeSet(ordered.take(1))
     val columns = plan.output.filter(asked.contains).map { a =>
       a.exprId -> below.getOrElse(a.exprId, expressions.newColumn(a))
     }
