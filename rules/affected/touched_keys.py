@@ -15,12 +15,13 @@ from tidemill.rule.touched import touched
 def touched_keys(m: Match[Aggregate | Join | Window]) -> Iterator[Result]:
     """Rows of the keys that changes far below touch are computed again, without the changes in between.
 
-    Matches:  R = g_k(...), w over (PARTITION BY k) (...), or L op ... on k = ..., op any join but an inner one
+    Matches:  R = g_k(...), w over (PARTITION BY k) (...), or a join on k = ...
     Yields:   delta = (R.new |x K) - (R.old |x K)   with K = the values of k in the changed rows at the ends of the
               paths that k leads down: through selections, groups by k, partitions by k, and equalities of joins
 
     Why: several operators over one key request the same rows from their sources, once. `affected_groups` and
-        `affected_join_keys` find K by the delta of the operator below, which requests rows of its own.
+        `affected_join_keys` find K by the delta of the operator below, which requests rows of its own. An inner join
+        of rows with an aggregate of themselves (the newest row of each key) reads these rows once, not in each term.
     Unsafe: if K left out a changed relation on the way that k does not lead down to: x > (SELECT avg(y) FROM u) with u
         changed touches every key. Such a path ends above, at the relation that has the key.
     Citation: folklore, as in [DBSP] and in pg_ivm, taken down to the sources.
@@ -41,7 +42,10 @@ def _keys(m: Match[Aggregate | Join | Window]) -> Iterator[tuple[Expr, ...]]:
             whole: tuple[Expr, ...] = tuple(Col(c) for c, _ in keys)
         case Window(partition=partition):
             whole = partition
-        case Join(kind) as join if kind not in {"inner", "full"}:
+        case Join("inner", condition):
+            yield from ((e,) for e in _equated(m, condition))
+            return
+        case Join(kind) as join if kind != "full":
             whole = tuple(e for _, e in m.sides_of(join)[0].named)
         case _:
             whole = ()
@@ -49,3 +53,17 @@ def _keys(m: Match[Aggregate | Join | Window]) -> Iterator[tuple[Expr, ...]]:
         yield whole
     if len(whole) > 1:
         yield from ((e,) for e in whole)
+
+
+def _equated(m: Match[Aggregate | Join | Window], condition: tuple[Expr, ...]) -> list[Expr]:
+    """One expression of each class of those that the conjuncts equate."""
+    classes: list[dict[Expr, None]] = []
+    for conjunct in condition:
+        info = m.query.info(conjunct)
+        if info is None or info.equal is None:
+            continue
+        pair = {info.equal.left: None, info.equal.right: None}
+        met = [c for c in classes if not pair.keys().isdisjoint(c)]
+        classes = [c for c in classes if c not in met]
+        classes.append({e: None for c in (*met, pair) for e in c})
+    return [next(iter(c)) for c in classes]
