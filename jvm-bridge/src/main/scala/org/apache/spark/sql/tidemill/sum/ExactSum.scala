@@ -11,10 +11,20 @@ import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeArra
  * Floating-Point Arithmetic", 1997; the same recipe as Python's math.fsum).
  */
 final class Expansion {
-  private var partials = new Array[Double](4)
+  private var partials = Expansion.nothing
   private var length = 0
 
   def isEmpty: Boolean = length == 0
+
+  /** True if the sum is a double itself. */
+  def isDouble: Boolean = length <= 1
+
+  def size: Int = length
+
+  def putInto(buffer: ByteBuffer): Unit = {
+    var i = 0
+    while (i < length) { buffer.putDouble(partials(i)); i += 1 }
+  }
 
   def toArray: Array[Double] = java.util.Arrays.copyOf(partials, length)
 
@@ -32,7 +42,7 @@ final class Expansion {
       i += 1
     }
     if (x != 0.0) {
-      if (kept == partials.length) partials = java.util.Arrays.copyOf(partials, 2 * kept)
+      if (kept == partials.length) partials = java.util.Arrays.copyOf(partials, Math.max(2, 2 * kept))
       partials(kept) = x
       kept += 1
     }
@@ -60,6 +70,10 @@ final class Expansion {
     }
     high
   }
+}
+
+object Expansion {
+  private val nothing = Array.empty[Double]
 }
 
 /**
@@ -153,7 +167,8 @@ final class ExactState {
 
   /** Partials in the one form that depends on the sum only; a NaN separates the scaled ones from the others. */
   private def canonical: Array[Double] =
-    if (high.isEmpty && Math.abs(low.rounded) < CanonicalLimit) {
+    if (high.isEmpty && low.isDouble && Math.abs(low.rounded) < CanonicalLimit) low.toArray
+    else if (high.isEmpty && Math.abs(low.rounded) < CanonicalLimit) {
       val rest = new Expansion
       low.toArray.foreach(rest.add)
       val found = Array.newBuilder[Double]
@@ -184,10 +199,10 @@ final class ExactState {
     new GenericInternalRow(Array[Any](UnsafeArrayData.fromPrimitiveArray(canonical), nan, positive, negative))
 
   def toBytes: Array[Byte] = {
-    val (small, big) = (low.toArray, high.toArray)
-    val buffer = ByteBuffer.allocate(28 + 8 * (small.length + big.length))
-    buffer.putLong(nan).putLong(positive).putLong(negative).putInt(small.length)
-    (small ++ big).foreach(buffer.putDouble)
+    val buffer = ByteBuffer.allocate(28 + 8 * (low.size + high.size))
+    buffer.putLong(nan).putLong(positive).putLong(negative).putInt(low.size)
+    low.putInto(buffer)
+    high.putInto(buffer)
     buffer.array()
   }
 
