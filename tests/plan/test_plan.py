@@ -8,6 +8,7 @@ import pytest
 
 from tidemill.plan.columns import ColumnIds
 from tidemill.plan.expr import Cast, Col, Evaluate, Expr, Fn, Handle, Lit, walk
+from tidemill.plan.keyed import keyed_fields
 from tidemill.plan.normal import normalise
 from tidemill.plan.ops import Join, Limit, Project, Window, WindowCall
 from tidemill.plan.props import Props, derive, equi_keys
@@ -209,3 +210,17 @@ def test_equi_keys_look_both_ways() -> None:
 
 def _under(text: str) -> str:
     return "\n".join("  " + line for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("window [#0, #1, #2] partition=[#0] (count of all)\n  scan 0 [#0 := a, #1 := b]", {0: ("a",)}),
+        ("aggregate keys=[#5 := #1] calls=[]\n  scan 0 [#0 := a, #1 := b]", {0: ("b",)}),
+        ("aggregate keys=[#5 := #1] calls=[]\n  limit 3 order=[]\n    scan 0 [#0 := a, #1 := b]", {}),
+        ("aggregate keys=[#5 := (#0 + #1)] calls=[]\n  scan 0 [#0 := a, #1 := b]", {}),
+        ("project [#0]\n  scan 0 [#0 := a]", {}),
+    ],
+)
+def test_fields_that_bring_rows_together(text: str, found: dict[int, tuple[str, ...]]) -> None:
+    assert keyed_fields(parse_query(f"source 0 t [a: long, b: long] rows=10\n{text}")) == found

@@ -23,7 +23,7 @@ CHANGES = {
     "rows that leave": f"DELETE FROM series WHERE t > {LENGTH - 4} AND k < 5",
     "rows that tie, all alike": f"INSERT INTO series SELECT 6, {LENGTH + 1}, 7 FROM range(2)",
     "a row behind rows that tie": f"INSERT INTO series VALUES (6, {LENGTH + 2}, 1), (7, {LENGTH + 2}, 1)",
-    "a row without a place": "INSERT INTO series VALUES (8, NULL, 5)",
+    "a row without a value in the order": "INSERT INTO series VALUES (8, NULL, 5)",
     "a new partition, and one that is NULL": "INSERT INTO series VALUES (99, 1, 1), (NULL, 2, 2), (NULL, 3, 1)",
     "a whole partition": "DELETE FROM series WHERE k = 9",
 }
@@ -93,8 +93,8 @@ def test_the_first_run_counts_the_values_that_bring_rows_together(spark: SparkSe
 
 
 def test_windows_over_windows_keep_nothing_twice(spark: SparkSession, series: str) -> None:
-    """What the functions of the lower window read alone is not part of what is kept; the rest the content has."""
-    query = """SELECT k, t, x, lag(y) OVER (PARTITION BY k ORDER BY t) AS before,
+    """The content has the rows of the lower window."""
+    query = """SELECT k, t, x, y, lag(y) OVER (PARTITION BY k ORDER BY t) AS before,
                       row_number() OVER (PARTITION BY k ORDER BY t DESC) AS newest
                FROM (SELECT k, t, x, concat('y', x) AS y FROM series)"""
     spark.sql(f"CREATE INCREMENTAL VIEW moving REFRESH POLICY INCREMENTAL AS {query}")
@@ -103,3 +103,19 @@ def test_windows_over_windows_keep_nothing_twice(spark: SparkSession, series: st
         spark.sql(CHANGES[change])
         spark.sql("REFRESH INCREMENTAL VIEW moving").collect()
         assert spark.sql("VERIFY INCREMENTAL VIEW moving").collect()[0].matches, change
+
+
+def test_a_window_that_is_read_twice_shows_what_either_reader_reads(spark: SparkSession, series: str) -> None:
+    query = """WITH w AS (SELECT *, lag(x) OVER (PARTITION BY k ORDER BY t) AS before FROM series WHERE k < 3)
+               SELECT k, before FROM w UNION ALL SELECT t, x FROM w WHERE before > 500"""
+    spark.sql(f"CREATE INCREMENTAL VIEW moving REFRESH POLICY INCREMENTAL AS {query}")
+    spark.sql(CHANGES["new rows at the end"])
+    spark.sql("REFRESH INCREMENTAL VIEW moving").collect()
+    assert spark.sql("VERIFY INCREMENTAL VIEW moving").collect()[0].matches
+
+
+def test_values_of_rows_that_an_empty_join_does_not_read_are_not_counted(spark: SparkSession, series: str) -> None:
+    spark.sql("CREATE TABLE names (k BIGINT, name STRING) USING delta")
+    query = "SELECT name, count(*) AS n FROM series JOIN names USING (k) GROUP BY k, name"
+    spark.sql(f"CREATE INCREMENTAL VIEW moving AS {query}")
+    assert all(n >= KEYS * 0.9 for source in head_of(spark).sources for n in source.values.values())

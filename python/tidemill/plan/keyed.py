@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from tidemill.plan.expr import Col, Expr
 from tidemill.plan.grouping import is_exact
-from tidemill.plan.ops import Aggregate, Join, Project, Scan, Union, Window
+from tidemill.plan.ops import Aggregate, Join, Limit, Project, Scan, Union, Window
 from tidemill.plan.query import Query
 from tidemill.plan.tree import Tree
 
@@ -54,7 +54,9 @@ def _origins(tree: Tree) -> dict[int, Field]:
             return {c: below[e.id] for c, e in named if isinstance(e, Col) and e.id in below}
         case Join(kind="semi" | "anti" | "existence"):
             return _origins(tree.inputs[0])
-        case Union():
+        case (
+            Union() | Limit()
+        ):  # rows of several tables; or only some rows, of which values are no measure of the table
             return {}
         case _:  # rows of the inputs, with their columns
             return below

@@ -244,10 +244,14 @@ def survey(
     count = len(head.stands_at) if head is not None else 1
     moments = [[head.position_of(name, i) for name in names] for i in range(count)] if head is not None else [since]
     moments.append([p.position for p in pinned])
+    changes = {n: _with_values(p.change, head, query.sources[n].name) for n, p in zip(numbers, pinned, strict=True)}
     between: tuple[Mapping[int, SourceChange], ...] = ()
     if len(moments) > 2:
         steps = [pin(jvm, entries, earlier, later) for earlier, later in pairwise(moments)]
-        between = tuple({n: p.change for n, p in zip(numbers, step, strict=True)} for step in steps)
+        between = tuple(
+            {n: replace(p.change, values=changes[n].values) for n, p in zip(numbers, step, strict=True)}
+            for step in steps
+        )
     return Situation(
         document=document,
         query=query,
@@ -255,7 +259,7 @@ def survey(
         settings=settings,
         head=head,
         positions=tuple(dict(zip(numbers, positions, strict=True)) for positions in moments),
-        changes={n: _with_values(p.change, head, query.sources[n].name) for n, p in zip(numbers, pinned, strict=True)},
+        changes=changes,
         between=between,
         fingerprint=analysis.fingerprint(document),
         functions=analysis.functions(document),

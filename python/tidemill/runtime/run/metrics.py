@@ -32,15 +32,19 @@ def rows_in(
 
 
 def values(binder: Binder, written: Iterable[Written]) -> dict[int, dict[str, float]]:
-    """Returns the distinct values that a first run has counted, by source and field."""
+    """Returns the distinct values that a first run has counted, by source and field.
+
+    Nothing is known of a field without values: a join whose other side is empty reads no rows.
+    """
     found: dict[int, dict[str, float]] = {}
     sources = {**binder.scans, **binder.selected}
     for seen in written:
         for name in sources.keys() & seen.observed.keys():
             told = seen.observed[name].items()
-            known = {m.removeprefix(VALUES): float(str(n)) for m, n in told if m.startswith(VALUES) and n is not None}
+            counted = {m.removeprefix(VALUES): float(str(n or 0)) for m, n in told if m.startswith(VALUES)}
+            known = {field: n for field, n in counted.items() if n > 0}
             fields = found.setdefault(sources[name], {})
-            fields |= {field: max(n, fields.get(field, 1.0)) for field, n in known.items()}
+            fields |= {field: max(n, fields.get(field, 0.0)) for field, n in known.items()}
     return found
 
 

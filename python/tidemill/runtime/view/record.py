@@ -149,8 +149,8 @@ class RunRecord:
         return sorted(self.moments).index(run) + (1 if self.filled else 0)
 
     def values_of(self, name: str) -> Mapping[str, float]:
-        """Returns the distinct values of the fields of a source, as far as they are known."""
-        return next((s.values for sources in reversed(self.stands_at) for s in sources if s.name == name), {})
+        """Returns the distinct values of the fields of a source at the first moment, as far as they are known."""
+        return next((s.values for s in self.stands_at[0] if s.name == name), {})
 
     def position_of(self, name: str, moment: int = 0) -> Any:
         """Returns the position of the source of that name at a moment of `stands_at`; None if this record has none."""

@@ -318,11 +318,12 @@ def keep_result(memo: Memo, root: int) -> None:
         number = inputs[0]
 
 
-def keep_below_windows(memo: Memo, apart: Container[int] = ()) -> None:
+def keep_below_windows(memo: Memo, apart: Container[int]) -> None:
     """Adds, where rows of a window are read, reads of its input: a window adds columns to rows and keeps them all.
 
-    `apart`: relations with states of their own. One of these that is not reproducible is left to its state, which may
-    have been computed another time.
+    An input that is not reproducible is read from the content alone: a state of the window is made in a step of its
+    own, and what else reads the input may have got another answer. `apart`: relations with states of their own. One of
+    these that is not reproducible is left to its state for the same reason.
     """
     for window in reversed(memo.tvrs):  # from the content down
         op, inputs = window.expressions[0]
@@ -332,9 +333,10 @@ def keep_below_windows(memo: Memo, apart: Container[int] = ()) -> None:
             if not set(below.props.columns) <= shown.keys() or (not below.props.reproducible and below.number in apart):
                 continue
             named = Project(tuple((c, Col(shown[c])) for c in below.props.columns))
+            kept = {READ_STATE, READ_RESULT} if below.props.reproducible else {READ_RESULT}
             for time in sorted({memo.timeline.unchanged_until(below.props.sources, t) for t in memo.timeline.moments}):
                 rows = memo.form(window.number, at(SNAPSHOT, time))
-                if any(e.rule in {READ_STATE, READ_RESULT} for e in memo.group(rows).expressions):
+                if any(e.rule in kept for e in memo.group(rows).expressions):
                     memo.put(memo.form(below.number, at(SNAPSHOT, time)), named, (rows,), READ_RESULT, CORE)
 
 

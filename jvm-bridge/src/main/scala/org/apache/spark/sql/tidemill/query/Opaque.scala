@@ -12,7 +12,7 @@ import org.json4s.JsonDSL._
 /** Operators that the planner sees only from outside, taken apart for it. */
 object Opaque {
 
-  /** Frames that reach farther count as unbounded. */
+  /** Frames that reach farther count as unbounded: the rows on both sides of a row are added up as an Int. */
   private val farthest = 1000000
 
   /** The inputs of an operator; a CTE's definitions are seen through, since only WITH may hold them. */
