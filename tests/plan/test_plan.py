@@ -14,7 +14,7 @@ from tidemill.plan.ops import Join, Limit, Project, Window, WindowCall
 from tidemill.plan.props import Props, derive, equi_keys
 from tidemill.plan.query import Query
 from tidemill.plan.tree import Tree
-from tidemill.text.canon import state_name
+from tidemill.text.canon import column_names, state_name
 from tidemill.text.parser import parse_document, parse_query
 from tidemill.wire.expressions import expr_from_json, expr_to_json
 from tidemill.wire.query_document import read_query
@@ -129,6 +129,19 @@ def test_names_of_states_tell_relations_apart(text: str) -> None:
     assert state_name(one, one.root, "attribute") != state_name(other, other.root, "attribute")
     assert state_name(one, one.root, "attribute") != state_name(one, one.root, "snapshot")
     assert state_name(one, one.root, "attribute") != state_name(one, one.root, "attribute", "ansi=false")
+
+
+def test_windows_that_pass_other_columns_on_are_told_apart() -> None:
+    """What is kept of one has fewer columns; the columns that both compute have one name."""
+
+    def window(columns: str) -> Query:
+        return query(
+            f"window {columns} partition=[#0] (Window lag(#1) OVER (PARTITION BY #0))\n  scan 0 [#0 := a, #1 := b]"
+        )
+
+    both, one = window("[#0, #1, #9]"), window("[#0, #9]")
+    assert state_name(both, both.root, "snapshot") != state_name(one, one.root, "snapshot")
+    assert column_names(both, both.root)[9] == column_names(one, one.root)[9]
 
 
 def test_the_sides_of_a_self_join_are_told_apart() -> None:

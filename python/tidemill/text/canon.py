@@ -150,9 +150,15 @@ def _side_by_side(inputs: Sequence[Mapping[int, str]]) -> dict[int, str]:
 
 
 def _named(text: str, columns: Sequence[int], below: Mapping[int, str]) -> tuple[str, dict[int, str]]:
-    """Names an operator's new columns by its text and their place; columns that it passes on keep their names."""
+    """Names an operator's new columns by its text and their place; columns that it passes on keep their names.
+
+    Columns that it does not pass on make it another relation, with the same new columns.
+    """
     fresh = [c for c in columns if c not in below]
-    return text, {**below, **{c: _short(f"{text}{i}") for i, c in enumerate(fresh)}}
+    names = {**below, **{c: _short(f"{text}{i}") for i, c in enumerate(fresh)}}
+    if below.keys() <= set(columns):
+        return text, names
+    return f"{text} of [{', '.join(sorted(below[c] for c in columns if c in below))}]", names
 
 
 def _short(text: str) -> str:

@@ -25,6 +25,7 @@ final class Encoder(id: Long) extends PredicateHelper {
   private val sources = new SourceEncoder
   private val nodes = mutable.ArrayBuffer.empty[OpaqueNode]
   private var used: AttributeSet = AttributeSet.empty
+  private val readAbove = new java.util.IdentityHashMap[LogicalPlan, AttributeSet]
   private var orderDropped = false
 
   /**
@@ -36,6 +37,7 @@ final class Encoder(id: Long) extends PredicateHelper {
     require(normal.output.length == names.length, "normalisation changed the number of output columns")
     val plan = dropOrder(normal)
     used = usedAttributes(plan)
+    noteWindows(plan, plan.outputSet)
     val root = visit(plan)
     Clock.source(plan).foreach(sources.add)
     val output = plan.output.zip(names).map { case (a, name) =>
@@ -75,6 +77,15 @@ final class Encoder(id: Long) extends PredicateHelper {
         _: Expand | _: Generate | _: Offset) =>
       p.references.toSeq ++ p.subqueriesAll.flatMap(_.output)
     case other => other.references.toSeq ++ other.children.flatMap(_.output)
+  }
+
+  /** Notes for each window what is read above it: a window passes on what its functions alone read. */
+  private def noteWindows(plan: LogicalPlan, above: AttributeSet): Unit = {
+    // A WITH that is read twice may be one plan, in two places.
+    if (plan.isInstanceOf[Window]) readAbove.merge(plan, above, _ ++ _)
+    val all = above ++ AttributeSet(read(plan))
+    plan.children.foreach(noteWindows(_, all))
+    Opaque.subqueries(plan).foreach(s => noteWindows(s.plan, all ++ s.plan.outputSet))
   }
 
   private def visit(plan: LogicalPlan): Encoded = {
@@ -272,7 +283,7 @@ final class Encoder(id: Long) extends PredicateHelper {
     // What partitions a window is asked for above it too: which rows of its answer a change touches.
     // So is the first of what orders a partition: from which row on a change touches it.
     val ordered = Opaque.order(plan)
-    val asked = used ++ AttributeSet(
+    val asked = readAbove.getOrDefault(plan, used) ++ AttributeSet(
       Opaque.partition(plan).getOrElse(Nil)) ++ AttributeSet(ordered.take(1))
     val columns = plan.output.filter(asked.contains).map { a =>
       a.exprId -> below.getOrElse(a.exprId, expressions.newColumn(a))
