@@ -67,10 +67,10 @@ def write(
     return answer
 
 
-def rows(call: Call, document: Document, plan: Document, columns: list[int]) -> list[list[Any]]:
+def rows(call: Call, document: Document, plan: Document, columns: list[int], step: str = "rows") -> list[list[Any]]:
     """The rows of a plan, sorted by their JSON text."""
     sink = {"kind": "rows", "columns": [[c, f"c{i}"] for i, c in enumerate(columns)]}
-    answer = call("run", query=document["query"], plan=plan, view="v", run=0, output="rows", sink=sink)
+    answer = call("run", query=document["query"], plan=plan, view="v", run=0, output=step, sink=sink)
     return sorted(answer["rows"], key=str)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import random
+from decimal import Context, Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,8 @@ Rows = list[tuple[int, float, int]]
 
 
 def exact(spark: SparkSession, call: Call, path: Path, data: Rows) -> dict[int, tuple[Any, ...]]:
-    """Per group: the value, the state, the value merged from two halves, population variance."""
+    """Per group: the value, the state, population variance; merged from two halves, and at once."""
+    step = str(path)  # what did not fit into narrow buffers is remembered by step
     spark.createDataFrame(data, "g INT, x DOUBLE, n BIGINT").repartition(3).write.mode("overwrite").parquet(str(path))
     document = analyze(call, f"SELECT g, x, n FROM parquet.`{path}`")
     g, x, n = (c for c, _ in document["output"])
@@ -45,8 +48,10 @@ def exact(spark: SparkSession, call: Call, path: Path, data: Rows) -> dict[int, 
         "op": "project", "columns": [[g, col(g)], [40, fn("tidemill_exact_value", col(10))], [41, col(10)]],
         "inputs": [aggregated([[g, col(g)]])],
     }  # fmt: skip
-    found = {k: (value, state, variance) for k, value, state, variance in rows(call, document, plan, [g, 30, 31, 32])}
-    for k, value, state in rows(call, document, direct, [g, 40, 41]):
+    found = {
+        k: (value, state, variance) for k, value, state, variance in rows(call, document, plan, [g, 30, 31, 32], step)
+    }
+    for k, value, state in rows(call, document, direct, [g, 40, 41], step):
         assert found[k][:2] == (value, state), "merging two halves gave another state"
     return found
 
@@ -104,3 +109,51 @@ def test_moments(spark: SparkSession, call: Call, tmp_path: Path) -> None:
         values = [Fraction(x) for g, x, _ in data if g == group]
         mean = sum(values) / len(values)
         assert found[group][2] == pytest.approx(float(sum((v - mean) ** 2 for v in values) / len(values)), rel=1e-15)
+
+
+def test_narrow_buffers_give_what_objects_give(spark: SparkSession, call: Call, tmp_path: Path) -> None:
+    """Spark's own hash aggregation keeps sums that fit into four doubles; one that does not turns the whole step."""
+    dice = random.Random(3)
+    data: Rows = []
+    for group in range(50):
+        span = dice.choice([0, 3, 12])
+        values = [math.ldexp(dice.uniform(-1, 1), dice.randint(-span, span)) for _ in range(dice.randint(1, 30))]
+        data += [(group, x, dice.choice([1, 1, -1, 5])) for x in values]
+    narrow = exact(spark, call, tmp_path / "narrow", data)
+    objects = exact(spark, call, tmp_path / "objects", [*data, (99, math.nan, 1)])
+    assert {g: found for g, found in objects.items() if g != 99} == narrow
+    document = analyze(call, f"SELECT x, n FROM parquet.`{tmp_path / 'narrow'}`")
+    x, n = (c for c, _ in document["output"])
+    total = [[10, fn("tidemill_exact_sum", col(x), col(n))]]
+    plan = {"op": "aggregate", "keys": [], "aggregates": total, "inputs": [document["root"]]}
+    for name in ("narrow", "objects"):
+        sink = {"kind": "explain", "columns": [[10, "total"]]}
+        step = str(tmp_path / name)
+        text = call("run", query=document["query"], plan=plan, view="v", run=0, output=step, sink=sink)["text"]
+        assert ("ObjectHashAggregate" in text) == (name == "objects")
+
+
+def test_wide_sums(spark: SparkSession, call: Call, tmp_path: Path) -> None:
+    """Decimals of 38 digits times 2^62, in any order, are as Python adds them."""
+    dice = random.Random(4)
+    data = []
+    for group in range(40):
+        digits = dice.choice([1, 18, 19, 30, 38])
+        for _ in range(dice.randint(1, 20)):
+            x = dice.randint(-(10**digits) + 1, 10**digits - 1)
+            data.append((group, Decimal(x).scaleb(-2, Context(prec=50)), dice.choice([1, -1, 3, 2**62, -(2**62)])))
+    schema = "g INT, x DECIMAL(38, 2), n BIGINT"
+    spark.createDataFrame(data, schema).repartition(3).write.parquet(str(tmp_path / "t"))
+    document = analyze(call, f"SELECT g, x, n FROM parquet.`{tmp_path / 't'}`")
+    g, x, n = (c for c, _ in document["output"])
+    halves = {
+        "op": "aggregate", "keys": [[g, col(g)], [13, fn("%", fn("abs", fn("hash", col(x))), lit(2, "integer"))]],
+        "aggregates": [[10, fn("tidemill_wide_sum", col(x), col(n))]], "inputs": [document["root"]],
+    }  # fmt: skip
+    plan: Document = {
+        "op": "aggregate", "keys": [[g, col(g)]], "aggregates": [[20, fn("tidemill_wide_merge", col(10))]],
+        "inputs": [halves],
+    }  # fmt: skip
+    found = {k: int.from_bytes(base64.b64decode(sum_), signed=True) for k, sum_ in rows(call, document, plan, [g, 20])}
+    for group in range(40):
+        assert found[group] == sum(int(x.scaleb(2, Context(prec=50))) * n for g, x, n in data if g == group)

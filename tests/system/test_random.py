@@ -22,7 +22,7 @@ from tests.conftest import COSTS, free, ordered, packs
 from tests.system.bags import Values, compare, contents, net_change
 from tests.system.changes import SQL_TYPES, Scenario, insert, scenarios, values
 from tests.system.queries import COLUMNS, PLAIN_VIEWS, Query, queries
-from tidemill.runtime.content import apply, mark
+from tidemill.runtime.content import apply, jobs, mark
 from tidemill.search.keep import wanted as wanted_states
 from tidemill.search.lower import state as lower_state
 from tidemill.search.space import orders
@@ -122,6 +122,8 @@ def run(spark: SparkSession, scenario: Scenario, wanted: list[tuple[Query, Mode]
         thresholds.enter_context(mock.patch.object(wanted_states, "worth_ordering", ordered))
         thresholds.enter_context(mock.patch.object(apply, "SMALL_RESULT_BYTES", 0))
         thresholds.enter_context(mock.patch.object(mark, "FEW", 1))
+        # Some tasks have as many rows as this in what a step writes, some more, some fewer.
+        thresholds.enter_context(mock.patch.object(jobs, "FEW_ROWS", len(scenario.rounds[0]) * 4))
         spark.conf.set(COSTS, free("exchange"))
         thresholds.callback(spark.conf.unset, COSTS)
     try:

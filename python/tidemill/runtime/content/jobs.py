@@ -19,6 +19,9 @@ FILE_ROWS = 1_000_000
 RESULT_PAGE_ROWS = 4_000
 """Most rows of a page of a result file. With 1,000, writing takes a third longer and reading two thirds; with 4,000, a
 thirtieth and an eighth, of four narrow columns that compress well."""
+FEW_ROWS = 5_000
+"""Most rows of a step that come to the driver: it keeps them in memory for later steps, and writes their file without a
+Spark job."""
 PARTITION = "_tidemill_partition_"
 """Prefix of the names of columns that partition the rows of a write; no file has them."""
 
@@ -67,6 +70,7 @@ class SparkJobs:
         partitions: Mapping[int, str] | None = None,
         order: str | None = None,
         content: bool = False,
+        memory: bool = False,
     ) -> Written:
         """Writes `plan` as Parquet files into the new directory `path`.
 
@@ -79,6 +83,9 @@ class SparkJobs:
         `content`: these are files of a result. They have few rows, on small pages, of which later runs can replace
         some. The listing gives for each file its `rows` and its `bounds`: the least and the greatest value of some
         columns.
+
+        `memory`: only later plans of the run read the rows. If they are few, no file is written; the listing names one
+        all the same, by which the plans find them.
         """
         sink: dict[str, Any] = {"kind": "parquet", "path": path, "files": wanted_files}
         if partitions:
@@ -90,6 +97,8 @@ class SparkJobs:
             sink["partitions"] = [[name, partitions[c]] for _, name, c in texts]
         if order is not None:
             sink |= {"order": order, "page_rows": PAGE_ROWS}
+        else:  # a file of rows from several tasks is in no order
+            sink |= {"few": FEW_ROWS, "memory": memory}
         if content:
             sink |= {"bounds": True, "page_rows": RESULT_PAGE_ROWS, "file_rows": FILE_ROWS}
         sink["columns"] = [list(c) for c in columns]

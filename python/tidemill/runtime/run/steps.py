@@ -151,8 +151,16 @@ def _written(
                 plan = nodes.observe(
                     leaving.OBSERVATION, leaving.metrics([(by_name[w.name], w) for w in watched], count), plan
                 )
-    content = step.target == "result"
-    written = execution.write(plan, path, columns, step=step.name, partitions=parted, order=step.order, content=content)
+    written = execution.write(
+        plan,
+        path,
+        columns,
+        step=step.name,
+        partitions=parted,
+        order=step.order,
+        content=step.target == "result",
+        memory=step.target == "shared",
+    )
     binder.staged[step.name] = written.files
     found = (written.observed.get(VALUES) or {}).items()
     binder.values |= {(step.name, field): list(known) for field, known in found if known is not None}

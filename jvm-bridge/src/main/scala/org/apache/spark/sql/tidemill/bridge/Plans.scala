@@ -12,7 +12,7 @@ import org.apache.spark.sql.tidemill.judge.Judge
 import org.apache.spark.sql.tidemill.leaving.{Marks, WithoutRows}
 import org.apache.spark.sql.tidemill.normal.Normalizer
 import org.apache.spark.sql.tidemill.query.{Encoder, Findings, Known, Query}
-import org.apache.spark.sql.tidemill.step.{Decoder, Execution}
+import org.apache.spark.sql.tidemill.step.{Decoder, Execution, RowsInMemory}
 
 import org.json4s._
 import org.json4s.JsonDSL._
@@ -62,7 +62,9 @@ object Plans {
 
   /** {"query": id}; unknown numbers are no error, so that clean-up may be repeated. */
   def release(session: SparkSession, request: JValue): JValue = {
-    queries.remove(Decoder.long(request \ "query"))
+    val id = Decoder.long(request \ "query")
+    queries.remove(id)
+    RowsInMemory.release(id)
     JNull
   }
 

@@ -1,5 +1,7 @@
 package org.apache.spark.sql.tidemill.step
 
+import java.util.concurrent.ConcurrentHashMap
+
 import scala.util.Try
 
 import org.apache.hadoop.fs.{FileStatus, FileSystem, Path}
@@ -20,6 +22,7 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.tidemill.base.{Files, Json}
 import org.apache.spark.sql.tidemill.query.Query
 import org.apache.spark.sql.tidemill.source.Clock
+import org.apache.spark.sql.tidemill.sum.NarrowSum
 
 import org.json4s._
 import org.json4s.JsonDSL._
@@ -52,29 +55,37 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
 
   private def option(value: JValue): Option[String] = Some(value).collect { case JString(s) => s }
 
-  def run(): JObject = {
-    session.withActive {
-      val decoded = new Decoder(session, query).decode(request \ "plan", columns)
-      val plan = request \ "clock" match {
-        case JInt(micros) => Clock.at(decoded, micros.toLong)
-        case _ => decoded
+  private val view = option(request \ "view").getOrElse("query")
+  private val label = option(request \ "output").getOrElse("result")
+
+  def run(): JObject = session.withActive {
+    val decoded = new Decoder(session, query).decode(request \ "plan", columns)
+    val plan = request \ "clock" match {
+      case JInt(micros) => Clock.at(decoded, micros.toLong)
+      case _ => decoded
+    }
+    val narrow = if (Execution.wide.contains((view, label))) None else NarrowSum.in(plan, session.sparkContext)
+    narrow.fold(executed(plan)) { case (tried, overflow) =>
+      val outcome = Try(executed(tried))
+      if (overflow.isZero || outcome.failed.toOption.exists(RunMetrics.isCancelled)) outcome.get
+      else {
+        Execution.wide.add((view, label))
+        directory.foreach(path => fileSystem(path).delete(path, true))
+        executed(plan)
       }
-      val view = option(request \ "view").getOrElse("query")
-      val number = request \ "run" match { case JInt(n) => n.toLong; case _ => 0L }
-      val label = option(request \ "output").getOrElse("result")
-      val shaped = sink \ "files" match {
-        case _ if partitions.nonEmpty => RebalancePartitions(partitionAttributes, plan)
-        case JInt(files) => Execution.intoFiles(plan, files.toInt)
-        case _ => plan
-      }
-      IncrementalOutput.using(view, number, label, inOrder(shaped)) { leaf =>
-        cleaning {
-          RunMetrics.untilEnd(session.sparkContext) {
-            Sink.of(text(sink \ "kind")) match {
-              case Sink.Parquet => parquet(leaf)
-              case Sink.Rows => rows(leaf)
-              case Sink.Explain => explain(leaf)
-            }
+    }
+  }
+
+  private def executed(plan: LogicalPlan): JObject = {
+    val number = request \ "run" match { case JInt(n) => n.toLong; case _ => 0L }
+    val shaped = if (partitions.isEmpty) plan else RebalancePartitions(partitionAttributes, plan)
+    IncrementalOutput.using(view, number, label, inOrder(shaped)) { leaf =>
+      cleaning {
+        RunMetrics.untilEnd(session.sparkContext) {
+          Sink.of(text(sink \ "kind")) match {
+            case Sink.Parquet => parquet(leaf)
+            case Sink.Rows => rows(leaf)
+            case Sink.Explain => explain(leaf)
           }
         }
       }
@@ -141,6 +152,35 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
 
   private def parquet(leaf: IncrementalOutput): JObject = {
     val path = new Path(text(sink \ "path"))
+    if (partitions.nonEmpty) inFolders(leaf, path)
+    else {
+      val execution = session.sessionState.executePlan(leaf)
+      val tasks = Some(sink \ "files").collect { case JInt(files) => files.toInt }
+      val few = sink \ "few" match { case JInt(rows) => rows.toInt; case _ => 0 }
+      val written = SQLExecution.withNewExecutionId(execution, Some("tidemill write")) {
+        new StepWrite(session, path, options, few).execute(execution.executedPlan, tasks)
+      }
+      val files = written.inMemory match {
+        case Some(all) if Json.flag(sink, "memory") => List(kept(path, all))
+        case all =>
+          val files = listed(path, written.inFiles())
+          // Later steps of this run need not read the file.
+          for (rows <- all; Seq(file) <- Some(files)) RowsInMemory.keep(query.id, Json.text(file, "path"), rows)
+          files
+      }
+      answer(JArray(files), JInt(written.rows), Some(execution.executedPlan))
+    }
+  }
+
+  /** The file that rows in memory stand for; it does not exist. */
+  private def kept(path: Path, all: FewRows): JObject = {
+    val file = new Path(fileSystem(path).makeQualified(path), "memory").toString
+    RowsInMemory.keep(query.id, file, all)
+    ("path" -> file) ~ ("bytes" -> all.bytes) ~ ("modified" -> 0L)
+  }
+
+  /** Writes into a folder for each value of the partitions, with Spark's own command. */
+  private def inFolders(leaf: IncrementalOutput, path: Path): JObject = {
     val command = InsertIntoHadoopFsRelationCommand(
       outputPath = path,
       staticPartitions = Map.empty,
@@ -206,8 +246,6 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
 }
 
 object Execution {
-
-  /** At most so many files: tasks are merged, and no row is moved. */
-  def intoFiles(plan: LogicalPlan, files: Int): LogicalPlan =
-    Repartition(math.max(1, files), shuffle = false, plan)
+  /** The steps, by view and name, with exact sums that did not fit into narrow buffers. */
+  private val wide = ConcurrentHashMap.newKeySet[(String, String)]
 }

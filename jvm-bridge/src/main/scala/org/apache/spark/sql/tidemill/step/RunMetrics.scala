@@ -6,7 +6,7 @@ import scala.collection.mutable
 import scala.util.Try
 import scala.util.control.NonFatal
 
-import org.apache.spark.{JobExecutionStatus, SparkContext, Success}
+import org.apache.spark.{JobExecutionStatus, SparkContext, SparkThrowable, Success}
 import org.apache.spark.scheduler._
 import org.apache.spark.sql.execution.SQLExecution
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart
@@ -135,6 +135,14 @@ object RunMetrics {
         if (interrupted) Thread.currentThread.interrupt()
         (outcome, listener.cost)
       }
+    }
+
+  /** Whether somebody ended the work, which is not to begin again then. */
+  def isCancelled(thrown: Throwable): Boolean =
+    Iterator.iterate(thrown)(_.getCause).takeWhile(_ != null).exists {
+      case _: InterruptedException | _: VirtualMachineError => true
+      case known: SparkThrowable => known.getCondition == "SPARK_JOB_CANCELLED"
+      case _ => false
     }
 
   /** Jobs of the application, without waiting for the bus; the JVM knows the method as public, Scala does not. */

@@ -49,6 +49,19 @@ final class Expansion {
     length = kept
   }
 
+  /** Partials that depend on the sum only, each the nearest to what the bigger ones leave; the smallest first. */
+  def fewest: Array[Double] = {
+    val rest = new Expansion
+    toArray.foreach(rest.add)
+    val found = Array.newBuilder[Double]
+    while (!rest.isEmpty) {
+      val top = rest.rounded
+      found += top
+      rest.add(-top)
+    }
+    found.result().reverse
+  }
+
   /** The double nearest to the sum, ties to even. */
   def rounded: Double = {
     if (length == 0) return 0.0
@@ -168,17 +181,8 @@ final class ExactState {
   /** Partials in the one form that depends on the sum only; a NaN separates the scaled ones from the others. */
   private def canonical: Array[Double] =
     if (high.isEmpty && low.isDouble && Math.abs(low.rounded) < CanonicalLimit) low.toArray
-    else if (high.isEmpty && Math.abs(low.rounded) < CanonicalLimit) {
-      val rest = new Expansion
-      low.toArray.foreach(rest.add)
-      val found = Array.newBuilder[Double]
-      while (!rest.isEmpty) {
-        val top = rest.rounded
-        found += top
-        rest.add(-top)
-      }
-      found.result().reverse
-    } else {
+    else if (high.isEmpty && Math.abs(low.rounded) < CanonicalLimit) low.fewest
+    else {
       var rest = exact
       val scaled, plain = Array.newBuilder[Double]
       while (rest.abs.compareTo(CanonicalBound) >= 0) {

@@ -1,32 +1,78 @@
 package org.apache.spark.sql.tidemill.sum
 
 import java.math.{BigDecimal, BigInteger}
+import java.nio.ByteBuffer
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.analysis.TypeCheckResult
 import org.apache.spark.sql.catalyst.analysis.TypeCheckResult.{TypeCheckFailure, TypeCheckSuccess}
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.expressions.aggregate.{ImperativeAggregate, TypedImperativeAggregate}
+import org.apache.spark.sql.catalyst.expressions.aggregate.ImperativeAggregate
 import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback
 import org.apache.spark.sql.catalyst.trees.{BinaryLike, UnaryLike}
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.types._
 
 /**
  * Sums of decimals without a bound: a change of +x and -x may leave DECIMAL(38) where the old and the new sum do not.
  *
- * The state is the unscaled sum, at the argument's scale, as the bytes of a two's complement integer.
+ * The state is the unscaled sum, at the argument's scale, as the bytes of a two's complement integer. The buffer has
+ * 256 bits of it, lowest first: 2^63 rows of 2^63 times 38 digits need 253.
  */
-abstract class WideAggregate extends TypedImperativeAggregate[Array[BigInteger]] {
+abstract class WideAggregate extends ImperativeAggregate with CodegenFallback {
+  import WideAggregate.Width
+
   override def dataType: DataType = BinaryType
   override def nullable: Boolean = false
-  override def createAggregationBuffer(): Array[BigInteger] = Array(BigInteger.ZERO)
-  override def merge(buffer: Array[BigInteger], input: Array[BigInteger]): Array[BigInteger] = {
-    buffer(0) = buffer(0).add(input(0))
-    buffer
+
+  final override val aggBufferAttributes: Seq[AttributeReference] =
+    Seq.tabulate(Width)(i => AttributeReference(s"part$i", LongType, nullable = false)())
+
+  final override val inputAggBufferAttributes: Seq[AttributeReference] = aggBufferAttributes.map(_.newInstance())
+
+  override def aggBufferSchema: StructType = DataTypeUtils.fromAttributes(aggBufferAttributes)
+
+  override def initialize(buffer: InternalRow): Unit =
+    (0 until Width).foreach(i => buffer.setLong(mutableAggBufferOffset + i, 0L))
+
+  override def merge(buffer: InternalRow, input: InternalRow): Unit = {
+    val at = inputAggBufferOffset
+    add(buffer, input.getLong(at), input.getLong(at + 1), input.getLong(at + 2), input.getLong(at + 3))
   }
-  override def eval(buffer: Array[BigInteger]): Any = buffer(0).toByteArray
-  override def serialize(buffer: Array[BigInteger]): Array[Byte] = buffer(0).toByteArray
-  override def deserialize(bytes: Array[Byte]): Array[BigInteger] = Array(new BigInteger(bytes))
+
+  override def eval(buffer: InternalRow): Any = {
+    val bytes = ByteBuffer.allocate(8 * Width)
+    (Width - 1 to 0 by -1).foreach(i => bytes.putLong(buffer.getLong(mutableAggBufferOffset + i)))
+    new BigInteger(bytes.array()).toByteArray
+  }
+
+  final protected def add(buffer: InternalRow, value: BigInteger): Unit =
+    if (value.bitLength < 64) add(buffer, value.longValue, value.longValue >> 63)
+    else add(buffer, value.longValue, value.shiftRight(64).longValue, value.shiftRight(128).longValue,
+      value.shiftRight(192).longValue)
+
+  /** Adds a number of 128 bits. */
+  final protected def add(buffer: InternalRow, low: Long, high: Long): Unit =
+    add(buffer, low, high, high >> 63, high >> 63)
+
+  private def add(buffer: InternalRow, a: Long, b: Long, c: Long, d: Long): Unit = {
+    added(buffer, 3, d, added(buffer, 2, c, added(buffer, 1, b, added(buffer, 0, a, 0L))))
+    ()
+  }
+
+  /** Adds to one part of the sum; returns the carry. */
+  private def added(buffer: InternalRow, part: Int, value: Long, carry: Long): Long = {
+    val before = buffer.getLong(mutableAggBufferOffset + part)
+    val sum = before + value
+    val after = sum + carry
+    buffer.setLong(mutableAggBufferOffset + part, after)
+    (if (java.lang.Long.compareUnsigned(sum, before) < 0) 1L else 0L) +
+      (if (java.lang.Long.compareUnsigned(after, sum) < 0) 1L else 0L)
+  }
+}
+
+object WideAggregate {
+  private val Width = 4
 }
 
 /** Sum of n*x for a decimal x; rows with a null in either are skipped. */
@@ -43,15 +89,16 @@ final case class WideSumAggregate(
 
   private lazy val scale = left.dataType.asInstanceOf[DecimalType].scale
 
-  override def update(buffer: Array[BigInteger], input: InternalRow): Array[BigInteger] = {
+  override def update(buffer: InternalRow, input: InternalRow): Unit = {
     val x = left.eval(input)
     val n = right.eval(input)
     if (x != null && n != null) {
-      val unscaled = x.asInstanceOf[Decimal].toJavaBigDecimal.setScale(scale).unscaledValue
       val times = n.asInstanceOf[Long]
-      buffer(0) = buffer(0).add(if (times == 1) unscaled else unscaled.multiply(BigInteger.valueOf(times)))
+      val unscaled = x.asInstanceOf[Decimal].toJavaBigDecimal.setScale(scale).unscaledValue
+      if (unscaled.bitLength < 64)
+        add(buffer, unscaled.longValue * times, Math.multiplyHigh(unscaled.longValue, times))
+      else add(buffer, if (times == 1L) unscaled else unscaled.multiply(BigInteger.valueOf(times)))
     }
-    buffer
   }
 
   override def withNewMutableAggBufferOffset(offset: Int): ImperativeAggregate = copy(mutableAggBufferOffset = offset)
@@ -68,10 +115,9 @@ final case class WideMergeAggregate(
   override def prettyName: String = "tidemill_wide_merge"
   override def inputTypes: Seq[AbstractDataType] = Seq(BinaryType)
 
-  override def update(buffer: Array[BigInteger], input: InternalRow): Array[BigInteger] = {
+  override def update(buffer: InternalRow, input: InternalRow): Unit = {
     val state = child.eval(input)
-    if (state != null) buffer(0) = buffer(0).add(new BigInteger(state.asInstanceOf[Array[Byte]]))
-    buffer
+    if (state != null) add(buffer, new BigInteger(state.asInstanceOf[Array[Byte]]))
   }
 
   override def withNewMutableAggBufferOffset(offset: Int): ImperativeAggregate = copy(mutableAggBufferOffset = offset)

@@ -1,0 +1,139 @@
+package org.apache.spark.sql.tidemill.step
+
+import java.util.{Date, UUID}
+
+import scala.collection.mutable.ArrayBuffer
+
+import org.apache.hadoop.fs.Path
+import org.apache.hadoop.mapreduce.Job
+import org.apache.hadoop.mapreduce.lib.output.FileOutputFormat
+
+import org.apache.spark.TaskContext
+import org.apache.spark.broadcast.Broadcast
+import org.apache.spark.internal.io.SparkHadoopWriterUtils
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.datasources._
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.util.SerializableConfiguration
+
+/**
+ * Writes the rows of a plan as Parquet into one folder. A task that has few rows sends them to the driver instead, which
+ * puts all of these into one file, or keeps them in memory: a small step needs no files, and its readers none either.
+ *
+ * @param options of the write, see [[DirectCommit]] for its own
+ * @param few     the most rows of all tasks together that come to the driver, with at most [[StepWrite.FewBytes]]
+ */
+final class StepWrite(session: SparkSession, path: Path, options: Map[String, String], few: Int) {
+
+  /** Executes the plan. Its tasks are merged into at most `tasks`; they move no row. */
+  def execute(plan: SparkPlan, tasks: Option[Int]): StepRows = {
+    val described = description(plan.schema)
+    val shared = session.sparkContext.broadcast(described)
+    try {
+      val all = plan.execute()
+      val merged = tasks.filter(_ < all.getNumPartitions).fold(all)(n => all.coalesce(math.max(1, n)))
+      val parts = math.max(1, merged.getNumPartitions)
+      val task = StepWrite.task(shared, few / parts, StepWrite.FewBytes / parts)
+      val done = session.sparkContext.runJob(merged, task).toSeq
+      new StepRows(described, plan.schema, done.map(_.rows).sum, done.flatMap(_.few), done.flatMap(_.files))
+    } finally shared.destroy()
+  }
+
+  private def description(schema: StructType): WriteJobDescription = {
+    val format = new ParquetFileFormat
+    DataSourceUtils.verifySchema(format, schema)
+    val state = session.sessionState
+    val job = Job.getInstance(state.newHadoopConfWithOptions(options))
+    job.setOutputKeyClass(classOf[Void])
+    job.setOutputValueClass(classOf[InternalRow])
+    FileOutputFormat.setOutputPath(job, path)
+    val ours = CaseInsensitiveMap(options)
+    val factory = format.prepareWrite(session, job, ours, schema)
+    val columns = DataTypeUtils.toAttributes(schema)
+    new WriteJobDescription(
+      uuid = UUID.randomUUID().toString,
+      serializableHadoopConf = new SerializableConfiguration(job.getConfiguration),
+      outputWriterFactory = factory,
+      allColumns = columns,
+      dataColumns = columns,
+      partitionColumns = Nil,
+      bucketSpec = None,
+      path = path.toString,
+      customPartitionLocations = Map.empty,
+      maxRecordsPerFile = ours.get("maxRecordsPerFile").fold(0L)(_.toLong),
+      timeZoneId = state.conf.getConf(SQLConf.SESSION_LOCAL_TIMEZONE),
+      statsTrackers = Nil)
+  }
+}
+
+/** What a step made of its rows: `few` came to the driver, and all others are in the files of tasks. */
+final class StepRows(
+    description: WriteJobDescription, schema: StructType, val rows: Long, few: Seq[InternalRow],
+    files: Seq[Committed]) {
+
+  /** All rows, if all came to the driver. */
+  def inMemory: Option[FewRows] = Option.when(files.isEmpty)(FewRows(schema, few))
+
+  /** Puts all rows into files, at least one. Returns what [[DirectCommit]] tells of each, by place. */
+  def inFiles(): Map[String, Option[String]] = {
+    val own =
+      if (few.isEmpty && files.nonEmpty) Nil
+      else StepWrite.write(description, few.iterator, part = 0, stage = 0, attempt = 0)
+    (files ++ own).map(c => c.place -> c.told).toMap
+  }
+}
+
+/** What one task made of its rows. */
+final case class TaskRows(rows: Long, few: Seq[UnsafeRow], files: Seq[Committed])
+
+object StepWrite {
+
+  /** The most bytes of rows that come to the driver. */
+  private val FewBytes = 1 << 20
+
+  private def task(
+      shared: Broadcast[WriteJobDescription], few: Int, bytes: Int): (TaskContext, Iterator[InternalRow]) => TaskRows =
+    (context, rows) => {
+      lazy val unsafe = UnsafeProjection.create(shared.value.allColumns.map(_.dataType).toArray)
+      val first = ArrayBuffer.empty[UnsafeRow]
+      var size = 0
+      while (rows.hasNext && first.length < few && size < bytes) {
+        val row = rows.next() match {
+          case row: UnsafeRow => row
+          case other => unsafe(other)
+        }
+        size += row.getSizeInBytes
+        first += row.copy()
+      }
+      if (!rows.hasNext) TaskRows(first.length.toLong, first.toSeq, Nil)
+      else {
+        var count = 0L
+        val counted = (first.iterator ++ rows).map { row =>
+          count += 1
+          row
+        }
+        val attempt = context.taskAttemptId().toInt & Int.MaxValue
+        val files = write(shared.value, counted, context.partitionId(), context.stageId(), attempt)
+        context.taskMetrics().outputMetrics.setRecordsWritten(count)
+        TaskRows(count, Nil, files)
+      }
+    }
+
+  /** Writes rows into one file, or into several of the most rows that the description allows. */
+  private[step] def write(
+      description: WriteJobDescription, rows: Iterator[InternalRow], part: Int, stage: Int, attempt: Int)
+      : Seq[Committed] = {
+    // No two writes give a file the same name, and none but those told of are anybody's.
+    val committer = new DirectCommit(UUID.randomUUID().toString, description.path)
+    val id = SparkHadoopWriterUtils.createJobTrackerID(new Date)
+    FileFormatWriter.executeTask(description, id, stage, part, attempt, committer, rows, None)
+      .commitMsg.obj.asInstanceOf[Seq[Committed]]
+  }
+}
