@@ -13,7 +13,20 @@ BELOW = "org.apache.spark.sql.tidemill"
 ORDER = (
     *(
         f"{BELOW}.{room}"
-        for room in ("base", "sum", "value", "view", "source", "normal", "query", "step", "leaving", "judge", "bridge")
+        for room in (
+            "base",
+            "sum",
+            "value",
+            "view",
+            "source",
+            "normal",
+            "query",
+            "filter",
+            "step",
+            "leaving",
+            "judge",
+            "bridge",
+        )
     ),
     "tidemill.spark",
 )

@@ -7,9 +7,11 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from tests.conftest import location_of, newest_entry
+from tests.conftest import Oracle, location_of, newest_entry
 
 QUERY = "SELECT cat, sum(price) AS s, count(cost) AS n FROM sales LEFT JOIN returns USING (o_id) GROUP BY cat"
+PAGE = 20_000
+"""Most rows of a page that Parquet writes by default."""
 
 
 @pytest.mark.parametrize(("source", "using"), [("delta", ""), ("parquet", "USING delta")])
@@ -61,6 +63,22 @@ def test_rows_read_are_those_of_files(spark: SparkSession, db: str, refresh: Cal
     assert refresh("v", "FULL").rows_read == 1002 + 10
     history = spark.sql("SHOW REFRESHES IN v").collect()
     assert [row.rows_read for row in history] == [1012, 12, 1010]
+
+
+@pytest.mark.parametrize("source", ["delta", "parquet"])
+def test_the_keys_of_a_change_pick_pages(
+    spark: SparkSession, db: str, refresh: Callable[..., Row], oracle: Oracle, source: str
+) -> None:
+    """Of a big table that is sorted by the key of a join, files and pages without keys of the change are not read."""
+    spark.sql(f"CREATE TABLE big (id BIGINT, v STRING) USING {source}")
+    spark.sql(f"CREATE TABLE small (id BIGINT, w INT) USING {source}")
+    spark.sql("INSERT INTO big SELECT id, concat('v', id) FROM range(0, 200000, 1, 4)")
+    spark.sql("INSERT INTO small SELECT id * 100, id FROM range(2000)")
+    query = "SELECT small.id, v, w FROM small JOIN big ON small.id = big.id"
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {query}")
+    spark.sql("INSERT INTO small VALUES (7, 1), (8, 2), (120001, 3)")
+    assert refresh("v").rows_read <= 3 + 2 * PAGE
+    oracle("v", query)
 
 
 def test_rows_of_a_table_follow_from_its_changes(spark: SparkSession, db: str, refresh: Callable[..., Row]) -> None:

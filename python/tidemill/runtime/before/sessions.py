@@ -54,6 +54,8 @@ PHYSICAL: Mapping[str, str] = {
     "spark.sql.parquet.compression.codec": "zstd",
     # Look-ups in a state pass at most this many keys to Parquet; of more values it gets only the range.
     "spark.sql.parquet.pushdown.inFilterThreshold": str(LOOKED_UP_KEYS),
+    # Code with the values of a run in it would be compiled in each run.
+    "spark.sql.optimizer.inSetSwitchThreshold": "0",
     # A file that cannot be read is an error, or the view would silently lose its rows.
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
-from typing import assert_never
+from typing import Any, assert_never
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.cost.costing import LOOKED_UP_KEYS
@@ -19,6 +20,7 @@ from tidemill.runtime.content.leaving import ResultColumn
 from tidemill.runtime.content.places import PLACE, Places, Sought
 from tidemill.runtime.content.row_expressions import ROWS, observed_values, signed_counts
 from tidemill.runtime.run.binder import Binder
+from tidemill.runtime.run.changesets import read_first
 from tidemill.runtime.storage.files import parent
 from tidemill.runtime.storage.stage import Stage
 from tidemill.runtime.view.record import StoredPiece, StoredState
@@ -87,7 +89,8 @@ def carry_out(
     """
     outcome = Outcome({}, {name: s.pieces for name, s in states.items()}, Places(sought.files))
     asked = {pair for step in plan.steps for pair in questions.values_looked_up(step.plan)}
-    for step in plan.steps:
+    size = partial(_bytes, situation, states, sought)
+    for step in read_first(plan.steps, situation.query, situation.changes, size):
         _fit(execution.jvm, situation, binder, step)
         placed = _placed(step, outcome.places)
         outcome.take(placed, _written(execution, binder, placed, stage, partitions, asked, sought.observed))
@@ -95,6 +98,19 @@ def carry_out(
             binder.states[str(step.state)] = [p.files for p in outcome.pieces[str(step.state)]]
     stage.drop_shared()
     return outcome
+
+
+def _bytes(situation: Situation, states: Mapping[str, StoredState], sought: Sought, leaf: Mapping[str, Any]) -> float:
+    """Returns the bytes behind a leaf that reads a source, a state or the content."""
+    match leaf:
+        case {"op": "scan", "source": source}:
+            return situation.changes[source].bytes or 0.0
+        case {"op": "state", "name": name} if name in states:
+            return states[name].bytes
+        case {"op": "result"}:
+            return sum(int(f["bytes"]) for f in sought.files)
+        case _:
+            return 0.0
 
 
 def _placed(step: Step, places: Places) -> Step:

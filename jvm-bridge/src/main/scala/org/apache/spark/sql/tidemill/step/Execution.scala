@@ -20,6 +20,7 @@ import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationComm
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.tidemill.base.{Files, Json}
+import org.apache.spark.sql.tidemill.filter.RuntimeFilters
 import org.apache.spark.sql.tidemill.query.Query
 import org.apache.spark.sql.tidemill.source.Clock
 import org.apache.spark.sql.tidemill.sum.NarrowSum
@@ -60,10 +61,12 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
 
   def run(): JObject = session.withActive {
     val decoded = new Decoder(session, query).decode(request \ "plan", columns)
-    val plan = request \ "clock" match {
+    val timed = request \ "clock" match {
       case JInt(micros) => Clock.at(decoded, micros.toLong)
       case _ => decoded
     }
+    val plan =
+      if (RuntimeFilters.possible(timed)) RuntimeFilters.in(session.sessionState.analyzer.execute(timed)) else timed
     val narrow = if (Execution.wide.contains((view, label))) None else NarrowSum.in(plan, session.sparkContext)
     narrow.fold(executed(plan)) { case (tried, overflow) =>
       val outcome = Try(executed(tried))

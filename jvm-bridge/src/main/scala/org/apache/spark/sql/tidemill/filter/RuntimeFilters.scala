@@ -1,0 +1,135 @@
+package org.apache.spark.sql.tidemill.filter
+
+import scala.util.Try
+
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.plans._
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.util.TypeUtils
+import org.apache.spark.sql.types._
+
+/**
+ * What a join asks of one side where the other one comes from few rows in memory: the keys of a small change pick the
+ * files, row groups and pages that are read. The join's own condition still decides.
+ */
+object RuntimeFilters extends PredicateHelper {
+
+  /** Up to so many values are listed; of more, files get the range. */
+  private val MostValues = 500
+
+  /** An analysed plan with these filters. */
+  def in(plan: LogicalPlan): LogicalPlan = plan.transformUp { case join: Join => filtered(join) }
+
+  /** Whether a plan, analysed or not, can get filters at all. */
+  def possible(plan: LogicalPlan): Boolean =
+    plan.exists(_.isInstanceOf[Join]) && plan.exists(_.isInstanceOf[LocalRelation]) && !isFew(plan)
+
+  private def filtered(join: Join): Join = {
+    val conjuncts = join.condition.toSeq.flatMap(splitConjunctivePredicates)
+    def filter(other: LogicalPlan, few: LogicalPlan): LogicalPlan =
+      if (isFew(other)) other
+      else conjuncts.flatMap(implied(_, other.outputSet, few)).reduceOption(And).fold(other)(Filter(_, other))
+    val right = join.joinType match {
+      case _: InnerLike | LeftOuter | LeftSemi | LeftAnti | _: ExistenceJoin => filter(join.right, join.left)
+      case _ => join.right
+    }
+    val left = join.joinType match {
+      case _: InnerLike | LeftSemi | RightOuter => filter(join.left, join.right)
+      case _ => join.left
+    }
+    join.copy(left = left, right = right)
+  }
+
+  /** Whether all rows are in memory already. */
+  private def isFew(plan: LogicalPlan): Boolean =
+    plan.collectLeaves().forall { case local: LocalRelation => !local.isStreaming; case _ => false }
+
+  /** What a conjunct of the condition asks of an attribute of the other side. */
+  private def implied(conjunct: Expression, other: AttributeSet, few: LogicalPlan): Option[Expression] = {
+    def met(a: Expression, e: Expression)(ask: (Attribute, Seq[Any]) => Option[Expression]): Option[Expression] =
+      a match {
+        case a: Attribute
+            if other.contains(a) && isOrdered(a.dataType) && a.dataType == e.dataType &&
+              e.references.nonEmpty && e.references.subsetOf(few.outputSet) => values(e, few).flatMap(ask(a, _))
+        case _ => None
+      }
+    conjunct match {
+      case EqualTo(a, b) => met(a, b)(equal(nulls = false)).orElse(met(b, a)(equal(nulls = false)))
+      case EqualNullSafe(a, b) => met(a, b)(equal(nulls = true)).orElse(met(b, a)(equal(nulls = true)))
+      case GreaterThanOrEqual(a, b) => met(a, b)(atLeast).orElse(met(b, a)(atMost))
+      case GreaterThan(a, b) => met(a, b)(atLeast).orElse(met(b, a)(atMost))
+      case LessThanOrEqual(a, b) => met(a, b)(atMost).orElse(met(b, a)(atLeast))
+      case LessThan(a, b) => met(a, b)(atMost).orElse(met(b, a)(atLeast))
+      case _ => None
+    }
+  }
+
+  /** Types of which files know bounds, and values that are the same where they are equal. */
+  private def isOrdered(dataType: DataType): Boolean = dataType match {
+    case _: IntegralType | _: DecimalType | DateType | TimestampType | TimestampNTZType => true
+    case StringType => true
+    case _ => false
+  }
+
+  private def equal(nulls: Boolean)(a: Attribute, found: Seq[Any]): Option[Expression] = {
+    val known = found.filter(_ != null).toSet
+    val among =
+      if (known.isEmpty) Literal.FalseLiteral
+      else if (known.size <= MostValues) InSet(a, known)
+      else {
+        val ordering = TypeUtils.getInterpretedOrdering(a.dataType)
+        And(
+          GreaterThanOrEqual(a, new Bound(known.min(ordering), a.dataType)),
+          LessThanOrEqual(a, new Bound(known.max(ordering), a.dataType)))
+      }
+    Some(if (nulls && found.contains(null)) Or(among, IsNull(a)) else among)
+  }
+
+  private def atLeast(a: Attribute, found: Seq[Any]): Option[Expression] =
+    bound(a, found)(_.min(_)).map(GreaterThanOrEqual(a, _)).orElse(Some(Literal.FalseLiteral))
+
+  private def atMost(a: Attribute, found: Seq[Any]): Option[Expression] =
+    bound(a, found)(_.max(_)).map(LessThanOrEqual(a, _)).orElse(Some(Literal.FalseLiteral))
+
+  private def bound(a: Attribute, found: Seq[Any])(of: (Seq[Any], Ordering[Any]) => Any): Option[Literal] = {
+    val known = found.filter(_ != null)
+    Option.when(known.nonEmpty)(new Bound(of(known, TypeUtils.getInterpretedOrdering(a.dataType)), a.dataType))
+  }
+
+  /** Values of an expression over the rows of a plan that reads memory only, perhaps with some that no row has. */
+  private def values(e: Expression, plan: LogicalPlan): Option[Seq[Any]] =
+    if (!e.deterministic) None
+    else plan match {
+      case LocalRelation(output, rows, false, _) =>
+        Try {
+          val bound = BindReferences.bindReference(e, output)
+          rows.map(bound.eval)
+        }.toOption
+      case Project(list, child) => values(over(e, list), child)
+      case Aggregate(grouping, list, child, _) if grouping.nonEmpty =>
+        val below = over(e, list)
+        val keys = AttributeSet(grouping.collect { case a: Attribute => a })
+        if (below.references.subsetOf(keys) && !below.exists(_.isInstanceOf[aggregate.AggregateExpression]))
+          values(below, child)
+        else None
+      case union: Union =>
+        val each = union.children.map { child =>
+          val own = AttributeMap(union.output.zip(child.output))
+          values(e.transform { case a: Attribute => own.getOrElse(a, a) }, child)
+        }
+        Option.when(each.forall(_.isDefined))(each.flatten.flatten)
+      case Join(left, _, _: InnerLike | LeftOuter | LeftSemi | LeftAnti, _, _)
+          if e.references.subsetOf(left.outputSet) =>
+        values(e, left)
+      case Join(_, right, _: InnerLike | RightOuter, _, _) if e.references.subsetOf(right.outputSet) =>
+        values(e, right)
+      case one @ (_: Filter | _: Distinct | _: SubqueryAlias | _: CollectMetrics | _: Sort | _: Window | _: Generate)
+          if e.references.subsetOf(one.children.head.outputSet) => values(e, one.children.head)
+      case _ => None
+    }
+
+  private def over(e: Expression, list: Seq[NamedExpression]): Expression = {
+    val definitions = AttributeMap(list.collect { case alias: Alias => alias.toAttribute -> alias.child })
+    e.transform { case a: Attribute => definitions.getOrElse(a, a) }
+  }
+}
