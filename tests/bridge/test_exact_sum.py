@@ -133,6 +133,25 @@ def test_narrow_buffers_give_what_objects_give(spark: SparkSession, call: Call, 
         assert ("ObjectHashAggregate" in text) == (name == "objects")
 
 
+def test_a_void_attempt_leaves_no_file(spark: SparkSession, call: Call, tmp_path: Path) -> None:
+    """NaN does not fit: the step is written again, and only the second attempt's files are there."""
+    document = analyze(
+        call, "SELECT CAST(id AS INT) AS g, IF(id = 7, DOUBLE('NaN'), 0.5D) AS x FROM range(0, 40, 1, 2)"
+    )
+    g, x = (c for c, _ in document["output"])
+    total = [[10, fn("tidemill_exact_sum", col(x), lit(1))]]
+    sums = {"op": "aggregate", "keys": [[g, col(g)]], "aggregates": total, "inputs": [document["root"]]}
+    plan = {"op": "project", "columns": [[g, col(g)], [11, fn("tidemill_exact_value", col(10))]], "inputs": [sums]}
+    path = tmp_path / "sums"
+    sink = {"kind": "parquet", "path": str(path), "columns": [[g, "g"], [11, "s"]], "few": 0}
+    step = str(tmp_path)
+    answer = call("run", query=document["query"], plan=plan, view="v", run=0, output=step, sink=sink)
+    assert {f["path"].rsplit("/", 1)[-1] for f in answer["files"]} == {f.name for f in path.glob("*.parquet")}
+    assert answer["rows"] == spark.read.parquet(str(path)).count() == 40
+    assert [row.g for row in spark.read.parquet(str(path)).where("isnan(s)").collect()] == [7]
+    call("release", query=document["query"])
+
+
 def test_wide_sums(spark: SparkSession, call: Call, tmp_path: Path) -> None:
     """Decimals of 38 digits times 2^62, in any order, are as Python adds them."""
     dice = random.Random(4)
