@@ -57,6 +57,7 @@ from tidemill.plan.ops import (
     Partial,
     Project,
     Reach,
+    ReachedWindow,
     ResultScan,
     RowWise,
     Scan,
@@ -75,6 +76,8 @@ CHANGE_FILES = {"delta": 6}
 The change of a Delta table is in small files of several commits, which its log lists one by one."""
 OFFSETS = frozenset({"lag", "lead"})
 """Window functions that read one row, however far from their own."""
+ANY_ORDER, SUMS = frozenset({"min", "max", "count"}), frozenset({"sum", "avg"})
+"""Functions that may add up in any order; those that may unless they add up doubles."""
 SORT_PASSES = 2
 """Passes over a row (`row`) to keep the first rows of an order."""
 
@@ -101,6 +104,7 @@ class DefaultCostModel:
     hash: float = _constant(2e-4, PER_ROW, "a row is put into a hash table: of groups, or of the small side of a join")
     cell: float = _constant(7e-5, PER_ROW, "one more column of a row that is grouped, and exchanged for that")
     frame: float = _constant(1e-5, PER_ROW, "a row is read in the frame of another one, of a window function")
+    tree: float = _constant(4e-4, PER_ROW, "a value of a moving frame is computed from a tree over the partition")
     probe: float = _constant(1.5e-5, PER_ROW, "a row is looked up in a hash table that was broadcast")
     shuffle: float = _constant(2e-4, PER_ROW, "a row goes through an exchange")
     write: float = _constant(3.5e-4, PER_ROW, "a row of a state or of what a run saves is written")
@@ -163,7 +167,7 @@ class DefaultCostModel:
                 return RowCount(inputs[0] * _key_share([key for key, _ in on], inputs, facts))
             case Reach(partition=partition):
                 return _groups(partition, inputs[1], facts)
-            case FromStart(rows=rows):
+            case FromStart(rows=rows) | ReachedWindow(behind=rows):
                 return RowCount(min(inputs[0], inputs[1] * (rows + 1)))
             case LookUp(scan, on):
                 kept = RowCount(facts.kept_rows(scan))
@@ -235,6 +239,11 @@ class DefaultCostModel:
                 return self._adding(total, reads, max(output, total), len(columns))
             case Window(columns=columns):
                 return CpuMs(self._grouping(total, total, len(columns)) + self._framing(op, inputs[0], facts))
+            case ReachedWindow(window, before=before):
+                read = min(inputs[0], inputs[1] * (before + 1))
+                finding = self._matching(inputs, broadcast=inputs[1] <= BROADCAST_ROWS)
+                computing = self._grouping(read, read, len(window.columns))
+                return CpuMs(finding + computing + self._framing(window, read, facts, reached=output))
             case Less(columns):
                 return self._grouping(total, total, len(columns))
             case Reach(partition, order):
@@ -256,13 +265,21 @@ class DefaultCostModel:
             case _:
                 assert_never(op)
 
-    def _framing(self, op: Window, rows: float, facts: Facts) -> float:
-        """Milliseconds to compute functions over the frames of rows that move from row to row: each reads its frame."""
-        moving = [call.rows for call in op.calls if call.rows is not None and call.function not in OFFSETS]
+    def _framing(self, op: Window, rows: float, facts: Facts, reached: float | None = None) -> float:
+        """Milliseconds to compute functions over the frames of rows that move from row to row.
+
+        Each value reads its frame, or little of a tree where the order of adding up does not matter (as
+        `MovingFrames.scala` decides for the whole step). `reached`: only of so many of the rows, without a tree.
+        """
+        moving = [(c, c.rows) for c in op.calls if c.rows is not None and c.function not in OFFSETS]
         if not moving or not rows:
             return 0.0
         partition = rows / max(1.0, facts.groups(op.partition, rows)) if op.partition else rows
-        return rows * self.frame * sum(min(before + 1 + behind, partition) for before, behind in moving)
+        reading = self.frame * sum(min(before + 1 + behind, partition) for _, (before, behind) in moving)
+        in_trees = all(c.function in ANY_ORDER or (c.function in SUMS and not c.floating) for c, _ in moving)
+        if reached is not None:
+            return min(rows, reached) * reading
+        return rows * (min(reading, self.tree * len(moving)) if in_trees else reading)
 
     def _telling(self, rows: float, columns: Sequence[int], query: Query) -> float:
         """Milliseconds to find a change from whole files: to read and compare all rows of files that came or went."""

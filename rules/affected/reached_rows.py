@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemill.plan.expr import Expr
-from tidemill.plan.ops import FromStart, Net, Reach, Window
+from tidemill.plan.ops import FromStart, Net, Reach, ReachedWindow, Window
 from tidemill.rule.build import keys, negate, node, total, with_keys
 from tidemill.rule.match import Match
 from tidemill.rule.result import Result
@@ -44,7 +44,6 @@ def reached_rows(m: Match[Window]) -> Iterator[Result]:
     there = tuple((e, c) for c, e in again)
     some = with_keys(on, rows.new, touched)
     reach = node(Reach(again, m.op.order, before, behind, reached, read), some, rows.delta)
-    new = node(m.op, node(FromStart(there, first, read, before + behind), some, reach))
-    seen = FromStart(there, first, reached, behind)
-    new, old = node(seen, new, reach), node(seen, with_keys(on, m.relation.old, touched), reach)
+    new = node(ReachedWindow(m.op, there, read, reached, before + behind, behind), some, reach)
+    old = node(FromStart(there, first, reached, behind), with_keys(on, m.relation.old, touched), reach)
     yield m.delta(node(Net(m.relation.columns), total(m.relation.columns, new, negate(old))))

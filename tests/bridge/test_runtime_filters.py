@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.bridge.codec import Call, Document, analyze, rows
 from tests.bridge.test_nodes import col, fn, lit
+from tidemill.runtime.before.sessions import PHYSICAL
 
 QUERY = """SELECT a.k, a.d, a.s, a.x, b.k AS l, b.d AS e, b.s AS t, b.x AS y
 FROM parquet.`{0}/{1}` a CROSS JOIN parquet.`{0}/big` b"""
@@ -36,6 +38,15 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     spark.sql(more).coalesce(1).write.parquet(str(path / "more"))
     spark.catalog.dropTempView("few")
     return path
+
+
+@pytest.fixture(autouse=True)
+def as_steps_run(spark: SparkSession) -> Iterator[None]:
+    """Bounds of files are compared with as many values as in the sessions of steps."""
+    name = "spark.sql.parquet.pushdown.inFilterThreshold"
+    spark.conf.set(name, PHYSICAL[name])
+    yield
+    spark.conf.unset(name)
 
 
 def scans(node: Document) -> list[Document]:

@@ -21,7 +21,7 @@ ORDER = (
             "source",
             "normal",
             "query",
-            "filter",
+            "physical",
             "step",
             "leaving",
             "judge",

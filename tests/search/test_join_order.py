@@ -17,20 +17,20 @@ T, U, W = "  scan 0 [#0 := a, #1 := b]\n", "  scan 1 [#2 := a, #3 := c]\n", "  s
 CHAIN = "join inner [(#0 = #2), (#3 = #4), (#1 < #5)]\n" + T + U + W
 
 
-def inputs(signed: int | None) -> list[Input]:
+def inputs(leading: int | None) -> list[Input]:
     sizes = [1e6, 5e6, 1e3]
     return [
-        Input(frozenset({2 * i, 2 * i + 1}), 10.0 if i == signed else n, n, i == signed) for i, n in enumerate(sizes)
+        Input(frozenset({2 * i, 2 * i + 1}), 10.0 if i == leading else n, n, i == leading) for i, n in enumerate(sizes)
     ]
 
 
-@pytest.mark.parametrize(("signed", "order"), [(0, [0, 1, 2]), (2, [2, 1, 0]), (None, [0, 1, 2])])
-def test_joins_go_from_the_delta_outward(signed: int | None, order: list[int]) -> None:
+@pytest.mark.parametrize(("leading", "order"), [(0, [0, 1, 2]), (2, [2, 1, 0]), (None, [0, 1, 2])])
+def test_joins_go_from_the_delta_outward(leading: int | None, order: list[int]) -> None:
     query = parse_query(SOURCES + CHAIN)
     assert isinstance(query.root.op, Join)
-    first, steps = join_order(query, inputs(signed), query.root.op.condition)
+    first, steps = join_order(query, inputs(leading), query.root.op.condition)
     assert [first, *(s.input for s in steps)] == order
-    assert all(s.broadcast for s in steps) == (signed is not None)
+    assert all(s.broadcast for s in steps) == (leading is not None)
     seen = [c for s in steps for c in s.condition]
     assert sorted(seen, key=str) == sorted(query.root.op.condition, key=str)  # each conjunct once
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FRAME_ROWS = 100
+TREES = "spark.sql.window.segmentTree.enabled"
 RECIPES: Mapping[str, Recipe] = {
     "scan": Recipe("scan"),
     "value": Recipe("values", base="scan", times=4),
@@ -28,6 +29,7 @@ RECIPES: Mapping[str, Recipe] = {
     "hash": Recipe("aggregate", base="keys", times=1.2),
     "cell": Recipe("cells", base="aggregate", times=1.2 * 3),
     "frame": Recipe("framed", base="ranked", times=FRAME_ROWS),
+    "tree": Recipe("trees", base="ranked"),
     "probe": Recipe("join", base="keys"),
     "search": Recipe("search", base="named"),
     "shuffle": Recipe("exchange", base="narrow"),
@@ -154,6 +156,15 @@ def _window(data: Data, rows: int, before: int) -> None:
     _summed(data.keys(rows, max(1, rows // 1000)).selectExpr("key", f"max(v) OVER ({frame}) AS v"))
 
 
+def _trees(data: Data, rows: int) -> None:
+    """The same with frames of a hundred rows, from trees."""
+    data.spark.conf.set(TREES, "true")
+    try:
+        _window(data, rows, FRAME_ROWS)
+    finally:
+        data.spark.conf.unset(TREES)
+
+
 def _join(data: Data, rows: int) -> None:
     from pyspark.sql.functions import broadcast
 
@@ -202,6 +213,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "cells": Benchmark(GROUPED, _cells),
     "ranked": Benchmark(HEAVY, lambda data, n: _window(data, n, 0)),
     "framed": Benchmark(HEAVY, lambda data, n: _window(data, n, FRAME_ROWS)),
+    "trees": Benchmark(HEAVY, _trees),
     "narrow": Benchmark(ROWS, lambda data, n: _read(data.made(n).select(*NARROW))),
     "exchange": Benchmark(ROWS, lambda data, n: _read(data.made(n).select(*NARROW).repartition(2, "k"))),
     "wide": Benchmark(HEAVY, lambda data, n: _read(data.made(n))),

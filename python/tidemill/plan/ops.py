@@ -390,6 +390,22 @@ class FromStart:
 
 
 @dataclass(frozen=True, slots=True)
+class ReachedWindow:
+    """A window over the rows of the first input from `read` on, but only its rows from `reached` on.
+
+    The second input, a `Reach`, has these columns; the rest as in `FromStart`. Moving frames of rows before `reached`
+    are not computed. `before`, `behind`: about so many rows before the first changed row are read, and reached.
+    """
+
+    window: Window
+    on: tuple[tuple[Expr, int], ...]
+    read: int
+    reached: int
+    before: int
+    behind: int
+
+
+@dataclass(frozen=True, slots=True)
 class Less:
     """The old rows: a plain bag minus a change that is contained in it."""
 
@@ -422,6 +438,7 @@ FormOp: TypeAlias = (
     | LookUp
     | Reach
     | FromStart
+    | ReachedWindow
     | Less
 )
 """The operators of the rewriter."""

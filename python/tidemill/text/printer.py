@@ -44,6 +44,7 @@ from tidemill.plan.ops import (
     Partial,
     Project,
     Reach,
+    ReachedWindow,
     ResultScan,
     RowWise,
     Scan,
@@ -180,6 +181,9 @@ class Printer:
                 return f"{word} {shown} starts={starts}"
             case FromStart(on, order, start):
                 return f"{word} {self._asked(on, nulls=True)} {self._sort_key(order)} start={self._name(start)}"
+            case ReachedWindow(window, on, read, reached, before, behind):
+                starts = f"starts={self._name(reached)} {self._name(read)}"
+                return f"{word} {self._asked(on, nulls=True)} {starts} of {self.op(window)}"
             case Empty(ids) | Net(ids) | Unsign(ids) | Less(ids):
                 return f"{word} [{', '.join(map(self._name, ids))}]"
             case Sum() | Negate():

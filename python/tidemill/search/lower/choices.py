@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tidemill.cost.costing import BROADCAST_ROWS
 from tidemill.memo.memo import Expression, Memo
+from tidemill.plan.ops import KeyFilter
 from tidemill.search.choose.chosen import Chosen
 from tidemill.search.lower.lowered import Staged
 
@@ -57,7 +58,18 @@ class Choices:
         about = self.memo.group(group).about
         return about is not None and about[1].kind.interval
 
+    def is_picked(self, group: int) -> bool:
+        """True if a group's rows are those of some keys, and few."""
+        return self._picked_from(group) is not None and self.is_small(group)
+
+    def _picked_from(self, group: int) -> int | None:
+        """The group of which this one has the rows of some keys."""
+        choice = self.chosen.best(self.memo.find(group))
+        e = choice.expression if choice is not None else None
+        return e.inputs[0] if e is not None and isinstance(e.op, KeyFilter) else None
+
     def rows_before_filters(self, group: int) -> float:
         """Rows of a group's relation before filters."""
-        about = self.memo.group(group).about
+        source = self._picked_from(group)
+        about = self.memo.group(group if source is None else source).about
         return self.base_rows.get(about[0], 1.0) if about else self.rows(group)

@@ -1,7 +1,8 @@
 """The order of an inner join of many inputs: from the delta outward.
 
-The algebra alone does not make a refresh cheap. It is cheap because the join starts at the small delta, and the joined
-delta stays small and is broadcast. Without a delta among the inputs the order of the text stays, for Spark to plan.
+The algebra alone does not make a refresh cheap. It is cheap because the join starts at the small delta, or at the rows
+that its keys pick, and the joined rows stay few and are broadcast: Spark cannot know that they are few. Without such an
+input the order of the text stays, for Spark to plan.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from tidemill.plan.query import Query
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An input of a join: its columns, its estimated rows, and the rows of its relation before filters."""
+    """An input of a join: its columns, its estimated rows, and the rows of its relation before filters.
+
+    `leads`: it is a delta, or rows that the keys of one pick, so that the join may start at it.
+    """
 
     columns: frozenset[int]
     rows: float
     base: float
-    signed: bool
+    leads: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +44,8 @@ def join_order(query: Query, inputs: Sequence[Input], condition: Sequence[Expr])
     Greedy: among the inputs connected by an equality, the one that leaves the fewest rows. Each equality divides by the
     smaller of the two sides' base sizes, as for foreign keys.
     """
-    signed = [i for i, part in enumerate(inputs) if part.signed]
-    first = min(signed, key=lambda i: inputs[i].rows) if signed else 0
+    leading = [i for i, part in enumerate(inputs) if part.leads]
+    first = min(leading, key=lambda i: inputs[i].rows) if leading else 0
     done, rows = [first], inputs[first].rows
     columns = set(inputs[first].columns)
     left = list(condition)
@@ -53,14 +57,14 @@ def join_order(query: Query, inputs: Sequence[Input], condition: Sequence[Expr])
             linked = [j for j in done if equi_keys(condition, inputs[j].columns, inputs[i].columns, query)]
             spread = min((1.0 / max(min(inputs[i].base, inputs[j].base), 1.0) for j in linked), default=1.0)
             out = rows * inputs[i].rows * spread
-            rank = out if signed else float(i)
+            rank = out if leading else float(i)
             key = (0 if linked else 1, rank, inputs[i].rows)
             if key < best_key:
                 best, best_rows, best_key = i, out, key
         columns |= inputs[best].columns
         now = tuple(c for c in left if query.columns_of(c) <= columns)
         left = [c for c in left if c not in now]
-        steps.append(JoinStep(best, now, bool(signed) and rows <= BROADCAST_ROWS and rows < inputs[best].rows))
+        steps.append(JoinStep(best, now, bool(leading) and rows <= BROADCAST_ROWS and rows < inputs[best].rows))
         pending.remove(best)
         done.append(best)
         rows = best_rows

@@ -23,7 +23,8 @@ def join(blocks: Blocks, choices: Choices, op: Join, groups: Sequence[int], inpu
         columns = (*left.columns, *right.columns)
     if op.exists is not None:
         columns = (*left.columns, op.exists)
-    small = op.kind != "full" and right.count is not None and choices.is_small(groups[1])
+    few = (right.count is not None and choices.is_small(groups[1])) or choices.is_picked(groups[1])
+    small = op.kind != "full" and few
     broadcast: Side | None = "right" if small else None
     node = nodes.join(op.kind, op.condition, left.node, right.node, broadcast, op.exists)
     return Lowered(node, columns, left.count)
@@ -35,7 +36,7 @@ def _inner(blocks: Blocks, choices: Choices, op: Join, groups: Sequence[int], in
             frozenset(x.columns),
             choices.rows(group),
             choices.rows_before_filters(group),
-            signed=x.count is not None or choices.is_change(group),
+            leads=x.count is not None or choices.is_change(group) or choices.is_picked(group),
         )
         for group, x in zip(groups, inputs, strict=True)
     ]

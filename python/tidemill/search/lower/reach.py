@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidemill.plan.expr import Col, Expr, Lit, fn
-from tidemill.plan.ops import FromStart, Reach, SortKey
+from tidemill.plan.ops import FromStart, Reach, ReachedWindow, SortKey
 from tidemill.search.lower.lowered import Blocks, Lowered, null_of
 from tidemill.wire import nodes
 from tidemill.wire.nodes import WireNode
@@ -71,12 +71,27 @@ def _both(
 
 def from_start(blocks: Blocks, op: FromStart, rows: Lowered, starts: Lowered, *, broadcast: bool) -> Lowered:
     """The rows from the start of their partition on."""
-    value, start = op.order.expr, Col(op.start)
-    behind = fn("or", fn("isnull", start), fn(">=" if op.order.ascending else "<=", value, start))
-    if not op.order.nulls_first:
-        behind = fn("or", behind, fn("isnull", value))
-    condition = [*blocks.equal(op.on, nulls=True), behind]
+    condition = [*blocks.equal(op.on, nulls=True), _from(op.order, op.start)]
     return rows.over(nodes.join("semi", condition, rows.node, starts.node, "right" if broadcast else None))
+
+
+def read_rows(blocks: Blocks, op: ReachedWindow, rows: Lowered, starts: Lowered, *, broadcast: bool) -> Lowered:
+    """The rows that a window reads, with the start of those that are reached."""
+    condition = [*blocks.equal(op.on, nulls=True), _from(op.window.order[0], op.read)]
+    node = nodes.join("inner", condition, rows.node, starts.node, "right" if broadcast else None)
+    return Lowered(node, (*rows.columns, op.reached), None)
+
+
+def reached_rows(op: ReachedWindow, computed: Lowered) -> Lowered:
+    """The rows of a window that are reached. The JVM sees by this filter which frames it has to compute."""
+    node = nodes.where((_from(op.window.order[0], op.reached),), computed.node)
+    return Lowered(nodes.project(nodes.same(op.window.columns), node), op.window.columns, None)
+
+
+def _from(order: SortKey, start: int) -> Expr:
+    """That a row lies at a start or behind it."""
+    behind = fn("or", fn("isnull", Col(start)), fn(">=" if order.ascending else "<=", order.expr, Col(start)))
+    return behind if order.nulls_first else fn("or", behind, fn("isnull", order.expr))
 
 
 def _before(first: SortKey, start: Expr) -> Expr:

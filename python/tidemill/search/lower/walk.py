@@ -39,6 +39,7 @@ from tidemill.plan.ops import (
     Partial,
     Project,
     Reach,
+    ReachedWindow,
     ResultScan,
     RowWise,
     Scan,
@@ -55,7 +56,7 @@ from tidemill.search.lower.choices import Choices, NotComputableError
 from tidemill.search.lower.crossings import crossing
 from tidemill.search.lower.leaves import leaf, read_staged
 from tidemill.search.lower.lowered import Blocks, Lowered, null_of
-from tidemill.search.lower.reach import from_start, reach
+from tidemill.search.lower.reach import from_start, reach, reached_rows, read_rows
 from tidemill.search.lower.state import Touched, few_touched, together, touched
 from tidemill.wire import nodes
 
@@ -154,6 +155,11 @@ class Lowerer:
                 return reach(blocks, op, _plain(op, inputs[0]), inputs[1], few=self._choices.is_small(e.inputs[1]))
             case FromStart():
                 return from_start(blocks, op, *inputs, broadcast=self._choices.is_small(e.inputs[1]))
+            case ReachedWindow(window):
+                small, rows = self._choices.is_small(e.inputs[1]), _plain(op, inputs[0])
+                read = read_rows(blocks, op, rows, inputs[1], broadcast=small)
+                computed = _kept_in_jvm(window.node, (*window.columns, op.reached), [read], None)
+                return reached_rows(op, computed)
             case Aggregate(keys, calls):
                 return blocks.aggregate(keys, calls, _plain(op, inputs[0]).node)
             case Limit(limit, offset, order):
@@ -232,7 +238,7 @@ class Lowerer:
         return joins.look_up(self.blocks, op, state, keys, written, broadcast=self._choices.is_small(wanted))
 
 
-def _plain(op: Aggregate | Limit | Window | Reach, rows: Lowered) -> Lowered:
+def _plain(op: Aggregate | Limit | Window | Reach | ReachedWindow, rows: Lowered) -> Lowered:
     """The rows themselves; raises TypeError if they have counts, which the operator would ignore."""
     if rows.count is not None:
         raise TypeError(f"{type(op).__name__.lower()} over a signed relation")

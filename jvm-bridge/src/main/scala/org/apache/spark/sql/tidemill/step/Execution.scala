@@ -20,7 +20,7 @@ import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationComm
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.tidemill.base.{Files, Json}
-import org.apache.spark.sql.tidemill.filter.RuntimeFilters
+import org.apache.spark.sql.tidemill.physical.{MovingFrames, RuntimeFilters, Strategies}
 import org.apache.spark.sql.tidemill.query.Query
 import org.apache.spark.sql.tidemill.source.Clock
 import org.apache.spark.sql.tidemill.sum.NarrowSum
@@ -67,6 +67,8 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
     }
     val plan =
       if (RuntimeFilters.possible(timed)) RuntimeFilters.in(session.sessionState.analyzer.execute(timed)) else timed
+    session.sessionState.conf.setConf(SQLConf.WINDOW_SEGMENT_TREE_ENABLED, MovingFrames.wantTree(plan))
+    Strategies.enable(session)
     val narrow = if (Execution.wide.contains((view, label))) None else NarrowSum.in(plan, session.sparkContext)
     narrow.fold(executed(plan)) { case (tried, overflow) =>
       val outcome = Try(executed(tried))

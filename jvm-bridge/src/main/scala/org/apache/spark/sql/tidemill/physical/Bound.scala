@@ -1,4 +1,4 @@
-package org.apache.spark.sql.tidemill.filter
+package org.apache.spark.sql.tidemill.physical
 
 import org.apache.spark.sql.catalyst.expressions.Literal
 import org.apache.spark.sql.catalyst.expressions.codegen.{CodeGenerator, CodegenContext, ExprCode, FalseLiteral}

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.tidemill.filter
+package org.apache.spark.sql.tidemill.physical
 
 import scala.util.Try
 
@@ -6,6 +6,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.util.TypeUtils
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 
 /**
@@ -14,8 +15,8 @@ import org.apache.spark.sql.types._
  */
 object RuntimeFilters extends PredicateHelper {
 
-  /** Up to so many values are listed; of more, files get the range. */
-  private val MostValues = 500
+  /** Up to so many values are listed; of more, files get the range. As many as Parquet compares with a file's bounds. */
+  private def mostValues: Int = SQLConf.get.parquetFilterPushDownInFilterThreshold
 
   /** An analysed plan with these filters. */
   def in(plan: LogicalPlan): LogicalPlan = plan.transformUp { case join: Join => filtered(join) }
@@ -75,7 +76,7 @@ object RuntimeFilters extends PredicateHelper {
     val known = found.filter(_ != null).toSet
     val among =
       if (known.isEmpty) Literal.FalseLiteral
-      else if (known.size <= MostValues) InSet(a, known)
+      else if (known.size <= mostValues) InSet(a, known)
       else {
         val ordering = TypeUtils.getInterpretedOrdering(a.dataType)
         And(
@@ -105,9 +106,9 @@ object RuntimeFilters extends PredicateHelper {
           val bound = BindReferences.bindReference(e, output)
           rows.map(bound.eval)
         }.toOption
-      case Project(list, child) => values(over(e, list), child)
+      case project: Project => values(replaceAlias(e, getAliasMap(project)), project.child)
       case Aggregate(grouping, list, child, _) if grouping.nonEmpty =>
-        val below = over(e, list)
+        val below = replaceAlias(e, getAliasMap(list))
         val keys = AttributeSet(grouping.collect { case a: Attribute => a })
         if (below.references.subsetOf(keys) && !below.exists(_.isInstanceOf[aggregate.AggregateExpression]))
           values(below, child)
@@ -127,9 +128,4 @@ object RuntimeFilters extends PredicateHelper {
           if e.references.subsetOf(one.children.head.outputSet) => values(e, one.children.head)
       case _ => None
     }
-
-  private def over(e: Expression, list: Seq[NamedExpression]): Expression = {
-    val definitions = AttributeMap(list.collect { case alias: Alias => alias.toAttribute -> alias.child })
-    e.transform { case a: Attribute => definitions.getOrElse(a, a) }
-  }
 }

@@ -1,0 +1,61 @@
+package org.apache.spark.sql.tidemill.physical
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeProjection}
+import org.apache.spark.sql.catalyst.plans.logical.{LocalRelation, LogicalPlan}
+import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, SinglePartition}
+import org.apache.spark.sql.execution.{InputRDDCodegen, LeafExecNode, SparkPlan, SparkStrategy}
+import org.apache.spark.sql.execution.metric.SQLMetrics
+
+/**
+ * Few rows in memory, in one partition: what is made of them alone needs no exchange. To broadcast them needs no job.
+ * Spark's own scan of them makes as many partitions as there are cores.
+ */
+case class FewRowsExec(output: Seq[Attribute], @transient rows: Seq[InternalRow])
+  extends LeafExecNode
+  with InputRDDCodegen {
+
+  override lazy val metrics = Map("numOutputRows" -> SQLMetrics.createMetric(sparkContext, "number of output rows"))
+
+  @transient private lazy val unsafeRows: Array[InternalRow] = {
+    val unsafe = UnsafeProjection.create(output, output)
+    rows.map(unsafe(_).copy()).toArray
+  }
+
+  @transient private lazy val rdd: RDD[InternalRow] = sparkContext.parallelize(unsafeRows.toSeq, numSlices = 1)
+
+  override def outputPartitioning: Partitioning = SinglePartition
+  override val createUnsafeProjection: Boolean = false
+  override def inputRDD: RDD[InternalRow] = rdd
+
+  override protected def doExecute(): RDD[InternalRow] = {
+    val counted = longMetric("numOutputRows")
+    rdd.map { row =>
+      counted += 1
+      row
+    }
+  }
+
+  override def executeCollect(): Array[InternalRow] = {
+    longMetric("numOutputRows") += unsafeRows.length
+    unsafeRows
+  }
+
+  /** What a broadcast asks for. */
+  override private[spark] def executeCollectIterator(): (Long, Iterator[InternalRow]) =
+    (unsafeRows.length.toLong, executeCollect().iterator)
+
+  override protected def stringArgs: Iterator[Any] = Iterator(if (rows.isEmpty) "<empty>" else "in memory", output)
+}
+
+object FewRowsExec extends SparkStrategy {
+
+  /** A task that carries more rows than this is better off as several. */
+  private val Most = 20000
+
+  override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
+    case LocalRelation(output, rows, false, None) if rows.length <= Most => Seq(FewRowsExec(output, rows))
+    case _ => Nil
+  }
+}
