@@ -12,7 +12,8 @@ import org.apache.spark.sql.tidemill.judge.Judge
 import org.apache.spark.sql.tidemill.leaving.{Marks, WithoutRows}
 import org.apache.spark.sql.tidemill.normal.Normalizer
 import org.apache.spark.sql.tidemill.query.{Encoder, Findings, Known, Query}
-import org.apache.spark.sql.tidemill.step.{Decoder, Execution, RowsInMemory}
+import org.apache.spark.sql.tidemill.step.{Decoder, Execution}
+import org.apache.spark.sql.tidemill.view.RowsInMemory
 
 import org.json4s._
 import org.json4s.JsonDSL._

@@ -1,9 +1,12 @@
 package org.apache.spark.sql.tidemill.source
 
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
   Abs, Alias, Attribute, AttributeReference, Cast, GreaterThan, If, Literal, NamedExpression
 }
 import org.apache.spark.sql.catalyst.plans.logical.{LocalRelation, LogicalPlan, Project}
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.tidemill.view.FewRows
 import org.apache.spark.sql.types.LongType
 
 /** Plans of change sets: rows with a signed count. */
@@ -31,6 +34,21 @@ private[tidemill] object SignedRows {
     val sign = Alias(If(GreaterThan(count, Literal(0L)), Literal(1L), Literal(-1L)), Count)()
     val signed = Project((columns: Seq[NamedExpression]) :+ sign :+ count, plan)
     Copies(signed, columns :+ sign.toAttribute, Abs(Cast(count, LongType)))
+  }
+
+  /** [[unit]] over rows in memory: `fields` of them, and the count in the column `count`. */
+  def unit(files: Seq[FewRows], fields: Seq[String], count: String): LogicalPlan = {
+    val plan = LocalRelation(DataTypeUtils.toAttributes(files.head.schema.asNullable))
+    def place(a: Attribute) = plan.output.indexWhere(_.exprId == a.exprId)
+    val columns = pick(plan, fields)
+    val places = columns.map(a => place(a) -> a.dataType)
+    val counts = place(pick(plan, Seq(count)).head)
+    val rows = files.flatMap(_.rows).flatMap { row =>
+      val times = row.getLong(counts)
+      val values = places.map { case (i, dataType) => row.get(i, dataType) } :+ java.lang.Long.signum(times).toLong
+      Iterator.fill(math.toIntExact(math.abs(times)))(InternalRow.fromSeq(values))
+    }
+    LocalRelation(columns :+ AttributeReference(Count, LongType, nullable = false)(), rows)
   }
 
   /** No rows: `fields` as in `plan`, and the count. */

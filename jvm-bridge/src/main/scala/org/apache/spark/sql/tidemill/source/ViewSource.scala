@@ -13,7 +13,7 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation, PartitionSpec}
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.tidemill.base.{Errors, ExactFileIndex, Files, Json}
-import org.apache.spark.sql.tidemill.view.{DeletionVector, LiveRows, PublishedRuns, ViewLog}
+import org.apache.spark.sql.tidemill.view.{DeletionVector, LiveRows, PublishedRuns, RowsInMemory, ViewLog}
 import org.apache.spark.sql.types.{LongType, StructType}
 
 /**
@@ -210,7 +210,8 @@ private[tidemill] object ViewSource extends Source {
     val relation = reading(session, files, listed, files.schema.add(count, LongType, nullable = false))
     val plan = LogicalRelation(relation)
     if (listed.isEmpty) SignedRows.nothing(plan, fields)
-    else SignedRows.unit(plan, SignedRows.pick(plan, fields), SignedRows.pick(plan, Seq(count)).head)
+    else RowsInMemory.of(listed.map(_.getPath.toString)).map(SignedRows.unit(_, fields, count)).getOrElse(
+      SignedRows.unit(plan, SignedRows.pick(plan, fields), SignedRows.pick(plan, Seq(count)).head))
   }
 
   private def reading(

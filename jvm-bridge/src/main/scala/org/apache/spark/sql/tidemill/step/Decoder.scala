@@ -13,7 +13,7 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.tidemill.query.{Query, SourceInfo}
 import org.apache.spark.sql.tidemill.source.{Copies, Sources}
-import org.apache.spark.sql.tidemill.view.LiveRows
+import org.apache.spark.sql.tidemill.view.{FewRows, LiveRows, RowsInMemory}
 import org.apache.spark.sql.types._
 
 import org.json4s._

@@ -24,6 +24,7 @@ import org.apache.spark.sql.tidemill.physical.{MovingFrames, RuntimeFilters, Str
 import org.apache.spark.sql.tidemill.query.Query
 import org.apache.spark.sql.tidemill.source.Clock
 import org.apache.spark.sql.tidemill.sum.NarrowSum
+import org.apache.spark.sql.tidemill.view.{FewRows, RowsInMemory}
 
 import org.json4s._
 import org.json4s.JsonDSL._
@@ -169,8 +170,8 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
         case Some(all) if Json.flag(sink, "memory") => List(kept(path, all))
         case all =>
           val files = listed(path, written.inFiles())
-          // Later steps of this run need not read the file.
-          for (rows <- all; Seq(file) <- Some(files)) RowsInMemory.keep(query.id, Json.text(file, "path"), rows)
+          // Later steps, of this run and of others, need not read the file.
+          for (rows <- all; Seq(file) <- Some(files)) RowsInMemory.keep(Json.text(file, "path"), rows)
           files
       }
       answer(JArray(files), JInt(written.rows), Some(execution.executedPlan))

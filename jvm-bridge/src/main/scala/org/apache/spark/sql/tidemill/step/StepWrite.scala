@@ -21,6 +21,7 @@ import org.apache.spark.sql.execution.datasources._
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.tidemill.physical.FewRowsExec
+import org.apache.spark.sql.tidemill.view.FewRows
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.SerializableConfiguration
 

@@ -1,0 +1,84 @@
+package org.apache.spark.sql.tidemill.view
+
+import java.util.concurrent.ConcurrentHashMap
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeRow}
+import org.apache.spark.sql.catalyst.plans.logical.{LocalRelation, LogicalPlan, Project}
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.types.StructType
+
+/** All rows of one file of a step; `schema` is the file's. */
+final case class FewRows(schema: StructType, rows: Seq[InternalRow]) {
+  def bytes: Long = rows.collect { case row: UnsafeRow => row.getSizeInBytes.toLong }.sum
+}
+
+object FewRows {
+
+  /** The rows of files of one schema, with these columns of it. */
+  def relation(files: Seq[FewRows], asked: StructType): LogicalPlan = {
+    val stored = files.head.schema.asNullable
+    require(files.forall(_.schema.asNullable == stored), "pieces of one relation have one schema")
+    val attributes = DataTypeUtils.toAttributes(stored)
+    val columns = asked.asNullable.map { field =>
+      attributes.find(_.name == field.name).filter(_.dataType == field.dataType)
+        .getOrElse(throw new IllegalArgumentException(s"no step wrote ${field.sql}"))
+    }
+    Project(columns: Seq[Attribute], LocalRelation(attributes, files.flatMap(_.rows)))
+  }
+}
+
+/**
+ * What steps wrote, by file: later steps read few rows from here, also those of later runs and of views above. Of rows
+ * that only their own run reads there is no other copy; they are known as long as its query is. All other files are
+ * written once and never again under the same name; of these the latest are known.
+ */
+object RowsInMemory {
+
+  /** The most bytes of rows of files that are known beyond their run. */
+  private val MostBytes = 32L << 20
+
+  private val ofRuns = new ConcurrentHashMap[Long, ConcurrentHashMap[String, FewRows]]
+  private val ofFiles = mutable.LinkedHashMap.empty[String, FewRows]
+  private var bytes = 0L
+
+  /** Keeps rows for their run only; `path` need not exist. */
+  def keep(query: Long, path: String, rows: FewRows): Unit =
+    ofRuns.computeIfAbsent(query, _ => new ConcurrentHashMap[String, FewRows]).put(path, rows)
+
+  /** Keeps the rows of a file that was written. */
+  def keep(path: String, rows: FewRows): Unit = synchronized {
+    drop(path)
+    ofFiles.put(path, rows)
+    bytes += rows.bytes
+    while (bytes > MostBytes && ofFiles.size > 1) drop(ofFiles.head._1)
+  }
+
+  private def drop(path: String): Unit = ofFiles.remove(path).foreach(bytes -= _.bytes)
+
+  /** The rows of these files, of which each is in memory; None if one is not. */
+  def of(query: Long, paths: Seq[String]): Option[Seq[FewRows]] = {
+    val own = Option(ofRuns.get(query))
+    all(paths)(path => own.flatMap(known => Option(known.get(path))).orElse(file(path)))
+  }
+
+  /** The same whatever run wrote them, if their columns are the same. */
+  def of(paths: Seq[String]): Option[Seq[FewRows]] =
+    all(paths)(file).filter(_.map(_.schema.asNullable).distinct.length == 1)
+
+  private def all(paths: Seq[String])(find: String => Option[FewRows]): Option[Seq[FewRows]] = {
+    val found = paths.iterator.map(find).takeWhile(_.isDefined).flatten.toSeq
+    Option.when(found.nonEmpty && found.length == paths.length)(found)
+  }
+
+  /** The latest that were asked for stay longest. */
+  private def file(path: String): Option[FewRows] = synchronized {
+    val found = ofFiles.remove(path)
+    found.foreach(ofFiles.put(path, _))
+    found
+  }
+
+  def release(query: Long): Unit = ofRuns.remove(query)
+}
