@@ -1,4 +1,4 @@
-"""The default cost model: textbook cardinalities, and CPU milliseconds per row and operator.
+"""The default cost model: the rows of `sizes`, and CPU milliseconds per row and operator.
 
 Cost constants are milliseconds of executor CPU on one core. The shipped values are rounded from measurements of
 `tidemill calibrate` with Spark 4.2 on the development machine; those of reading also from TPC-H at scale factor 1.
@@ -10,24 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from math import exp, inf, prod
 from typing import assert_never
 
 from tidemill.cost.costing import BROADCAST_ROWS, PAGE_ROWS, Constant, CpuMs, Facts, OperatorWork, Read, RowCount
-from tidemill.cost.guesses import (
-    CHANGED_SHARE,
-    CONDITION_SHARE,
-    CROSSED_SHARE,
-    EQUALITY_SHARE,
-    FILE_ROW_BYTES,
-    LEAST_ANTI_SHARE,
-    LEAST_KEY_SHARE,
-    LIMIT_ROWS,
-    ROWS_PER_KEY,
-    SEMI_SHARE,
-    SOURCE_ROWS,
-)
-from tidemill.plan.expr import Expr, Handle
+from tidemill.plan.expr import Handle
 from tidemill.plan.ops import (
     Aggregate,
     Answer,
@@ -48,7 +34,6 @@ from tidemill.plan.ops import (
     Limit,
     LookUp,
     Merge,
-    Named,
     Negate,
     Net,
     Op,
@@ -69,7 +54,9 @@ from tidemill.plan.ops import (
     Window,
 )
 from tidemill.plan.query import Query
-from tidemill.tvr.form import FormKind, Time
+from tidemill.tvr.form import FormKind
+
+from . import sizes
 
 CHANGE_FILES = {"delta": 6}
 """Number of snapshots whose opening (`source`) costs as much as opening a change, by kind of source; 1 for other kinds.
@@ -137,63 +124,7 @@ class DefaultCostModel:
 
     def rows(self, op: Op, inputs: Sequence[RowCount], facts: Facts) -> RowCount:
         """Estimated number of output rows of one operator."""
-        match op:
-            case Scan(source, _, time):
-                return RowCount(source_rows(facts, source, time))
-            case Changes(source, _, start, end):
-                return RowCount(change_rows(facts, source, start, end))
-            case Empty():
-                return RowCount(0.0)
-            case Filter(condition):
-                left = inputs[0] * prod(_selectivity(facts.query, c) for c in condition)
-                return RowCount(max(left, min(inputs[0], 1.0)))
-            case Crossing():
-                return RowCount(inputs[0] * CROSSED_SHARE)
-            case Join(kind):
-                return self._join_rows(op, kind, inputs, facts)
-            case Aggregate(keys, _) | Partial(keys, _):
-                return _groups(keys, inputs[0], facts)
-            case Gather(partial) | Answer(partial) | Combine(partial):
-                return _groups(partial.keys, sum(inputs), facts)
-            case Keys(columns):
-                return RowCount(sum(_groups(keys, rows, facts) for keys, rows in zip(columns, inputs, strict=True)))
-            case Merge():
-                return RowCount(max(inputs))
-            case FinalChange():
-                return RowCount(2 * inputs[1])
-            case Less():
-                return inputs[0]
-            case KeyFilter(on=on):
-                return RowCount(inputs[0] * _key_share([key for key, _ in on], inputs, facts))
-            case Reach(partition=partition):
-                return _groups(partition, inputs[1], facts)
-            case FromStart(rows=rows) | ReachedWindow(behind=rows):
-                return RowCount(min(inputs[0], inputs[1] * (rows + 1)))
-            case LookUp(scan, on):
-                kept = RowCount(facts.kept_rows(scan))
-                return RowCount(kept * _key_share([key for key, _ in on], [kept, *inputs], facts))
-            case Limit(limit=limit):
-                return RowCount(min(inputs[0], float(getattr(limit, "value", None) or LIMIT_ROWS)))
-            case Sum() | Union():
-                return RowCount(sum(inputs))
-            case StateScan() | ResultScan() | HeldScan():
-                return RowCount(facts.kept_rows(op))
-            case Project() | Sort() | RowWise() | Window() | Opaque() | Negate() | Net() | Unsign() | Final() | Pad():
-                return RowCount(max(inputs, default=1.0))
-            case _:
-                assert_never(op)
-
-    def _join_rows(self, op: Join, kind: str, inputs: Sequence[RowCount], facts: Facts) -> RowCount:
-        if kind == "existence":
-            return inputs[0]
-        share = facts.selectivity.get(op.condition)
-        if share is None:
-            share = 1.0 / max(min(inputs), 1.0) if op.condition else 1.0
-        if kind in {"semi", "anti"}:
-            found = 1.0 - exp(-inputs[1] * share) if len(inputs) > 1 else SEMI_SHARE
-            return RowCount(inputs[0] * (found if kind == "semi" else max(1.0 - found, LEAST_ANTI_SHARE)))
-        inner = prod(inputs) * share
-        return RowCount(inner if kind == "inner" else max(inner, inputs[0]))
+        return sizes.rows(op, inputs, facts)
 
     def cost(self, op: Op, reads: Sequence[Read], output: RowCount, facts: Facts) -> CpuMs:
         """CPU milliseconds of one operator, without its inputs."""
@@ -366,37 +297,6 @@ class DefaultCostModel:
         return CpuMs(rows * self.order)
 
 
-def source_rows(facts: Facts, source: int, time: Time | None = None) -> float:
-    """Rows of a source's snapshot at a moment, by default the last one."""
-    known = facts.source_at(source, time)
-    if known is None:
-        return SOURCE_ROWS
-    if known.rows is None:
-        return known.bytes / FILE_ROW_BYTES if known.bytes else SOURCE_ROWS
-    return known.rows
-
-
-def change_rows(facts: Facts, source: int, start: Time, end: Time) -> float:
-    """Rows of a source's change between two moments; an update counts as a delete and an insert."""
-    change = facts.change_over(source, start, end)
-    if change is None:
-        return max(1.0, source_rows(facts, source, end) * CHANGED_SHARE)
-    return sum(change)
-
-
-def _groups(keys: Named, rows: float, facts: Facts) -> RowCount:
-    if not keys:
-        return RowCount(1.0)
-    return RowCount(max(1.0, facts.groups([key for _, key in keys], rows)) if rows > 0 else 0.0)
-
-
-def _key_share(keys: Sequence[Expr], inputs: Sequence[RowCount], facts: Facts) -> float:
-    """Fraction of the first input's rows whose key is in the second input."""
-    values = facts.groups(keys, inf)
-    share = inputs[1] / max(values, 1.0) if values < inf else inputs[1] * ROWS_PER_KEY / max(inputs[0], 1.0)
-    return min(1.0, max(share, LEAST_KEY_SHARE))
-
-
 def _looked_at(facts: Facts, scan: StateScan, keys: float) -> float:
     """Rows that are read to look up `keys` keys in an ordered state; the segments have no order and are read whole."""
     rows = facts.kept_rows(scan)
@@ -407,17 +307,6 @@ def _looked_at(facts: Facts, scan: StateScan, keys: float) -> float:
 def _searches(query: Query, condition: object) -> bool:
     info = query.info(condition) if isinstance(condition, Handle) else None
     return info is not None and any(word in info.text.lower() for word in (" like ", "rlike(", "regexp"))
-
-
-def _selectivity(query: Query, condition: object) -> float:
-    info = query.info(condition) if isinstance(condition, Handle) else None
-    if info is None:
-        return CONDITION_SHARE
-    if info.text.startswith("(isnotnull") or info.text.startswith("isnotnull"):
-        return 1.0
-    if info.compare is not None and info.compare.get("op") in {"=", "<=>"}:
-        return EQUALITY_SHARE
-    return CONDITION_SHARE
 
 
 MODEL = DefaultCostModel()

@@ -10,8 +10,21 @@ from cost_model.default import MODEL
 from tidemill.cost.costing import BROADCAST_ROWS, Facts, Read, RowCount, row_bytes
 from tidemill.cost.kept import KeptRows, StateRows
 from tidemill.plan.change import SourceChange
+from tidemill.plan.expr import Col
 from tidemill.plan.kinds import JoinKind, StatePart
-from tidemill.plan.ops import HeldScan, Join, Keys, Op, ResultScan, Scan, StateScan
+from tidemill.plan.ops import (
+    HeldScan,
+    Join,
+    Keys,
+    Op,
+    ReachedWindow,
+    ResultScan,
+    Scan,
+    SortKey,
+    StateScan,
+    Window,
+    WindowCall,
+)
 from tidemill.text.parser import parse_query
 from tidemill.tvr.form import DELTA, SNAPSHOT, FormKind
 
@@ -49,6 +62,29 @@ def test_each_join_and_each_grouping_is_an_exchange() -> None:
     assert cost(Join("inner", ()), *nothing) == 2 * MODEL.exchange
     assert cost(Join("left", ()), *nothing[:2]) == MODEL.exchange
     assert cost(Keys(((),)), nothing[0]) == MODEL.exchange
+
+
+def framed(function: str, before: int, *, floating: bool = False) -> Window:
+    call = WindowCall(function, "rows", floating, (before, 0))
+    return Window(0, (0, 1), (), (call,), "", (SortKey(Col(0), ascending=True, nulls_first=True),))
+
+
+def test_a_moving_frame_costs_its_rows_or_a_tree() -> None:
+    one, year = (cost(framed("min", n), side(ROWS)) for n in (0, 364))
+    rounded = cost(framed("sum", 364, floating=True), side(ROWS))
+    assert year - one == pytest.approx(ROWS * (MODEL.tree - MODEL.frame))
+    assert rounded - one == pytest.approx(ROWS * 364 * MODEL.frame)  # a tree would round in another order
+    assert cost(framed("sum", 364), side(ROWS)) == year
+
+
+def test_of_a_window_that_is_reached_few_frames_are_computed() -> None:
+    """Ten partitions: some 3,650 rows are read, and one row of each partition is reached."""
+    year, one = (ReachedWindow(framed("min", n), (), 2, 3, 364, 0) for n in (364, 0))
+    read, starts = side(ROWS), side(10.0)
+    rows = MODEL.rows(year, [read.rows, starts.rows], FACTS)
+    assert rows == 10.0
+    found, least = (float(MODEL.cost(window, [read, starts], rows, FACTS)) for window in (year, one))
+    assert found - least == pytest.approx(10 * 364 * MODEL.frame)
 
 
 def test_each_file_of_a_source_is_opened() -> None:

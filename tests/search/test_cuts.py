@@ -35,13 +35,18 @@ def read(found: ExplainedPlan) -> Counter[tuple[int, int]]:
 
 
 def refreshed(
-    text: str, prefer: str | None = "affected", *, states: bool = False, few: Container[int] | None = None
+    text: str,
+    prefer: str | None = "affected",
+    *,
+    states: bool = False,
+    few: Container[int] | None = None,
+    rows: float = 1e8,
 ) -> ExplainedPlan:
     """The plan of a run, by affected keys and without states unless told, where little of large sources has changed.
 
     `few`: the sources that have changed; every state is kept, and states and content are a hundredth of the sources.
     """
-    change = SourceChange(True, True, rows=1e8, bytes=1e10, inserts=500, deletes=500, direct=True)
+    change = SourceChange(True, True, rows=rows, bytes=rows * 100, inserts=500, deletes=500, direct=True)
     query = parse_query(SOURCES + text)
     request = PlanRequest(
         query,
@@ -94,6 +99,15 @@ def test_keys_are_asked_for_where_rows_are_read(name: str) -> None:
             if node["op"] == "scan":
                 nearest = next(word for word in above if word not in {"project", "filter"})
                 assert nearest in {"join semi", "join inner"}, (step.name, above)  # inner: with a change
+
+
+def test_rows_that_keys_pick_lead_a_join() -> None:
+    """Spark cannot know how few they are: it would move all of the other side to them."""
+    found = refreshed(plan("aggregate keys=[#20 := #1] calls=[#21 := min(#4)]", JOINED), rows=1e5)
+    joins = [n for step in found.steps for n, _ in nodes(step.plan) if n["op"] == "join" and n["kind"] == "inner"]
+    led = [join for join in joins if join["inputs"][0].get("kind") == "semi"]
+    assert led
+    assert all(join["broadcast"] == "left" for join in led)
 
 
 @pytest.mark.parametrize(

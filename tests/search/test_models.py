@@ -118,6 +118,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path, path: str) -> None:
         planned(str(tmp_path / path))
 
 
-def test_a_model_that_is_not_there_is_named() -> None:
-    with pytest.raises(TidemillError, match=r"TIDEMILL_NOT_YET.*cost\.model=other"):
-        cost_model("other")
+@pytest.mark.parametrize("name", ["other", "sizes"])  # a file that is not there, and one without a model
+def test_a_model_that_is_not_there_is_named(name: str) -> None:
+    with pytest.raises(TidemillError, match=rf"TIDEMILL_NOT_YET.*cost\.model={name}"):
+        cost_model(name)

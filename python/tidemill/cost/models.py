@@ -47,9 +47,11 @@ def cost_model(name: str, path: str = "") -> CostModel:
 
 
 def _shipped(name: str) -> CostModel:
-    if importlib.util.find_spec(f"tidemill.cost_model.{name}") is None:
+    module = f"tidemill.cost_model.{name}"
+    known = importlib.import_module(module) if importlib.util.find_spec(module) is not None else None
+    model: CostModel | None = getattr(known, "MODEL", None)  # a file there may hold what several models share
+    if model is None:
         raise TidemillError("TIDEMILL_NOT_YET", {"clause": f"spark.tidemill.cost.model={name}", "detail": ""})
-    model: CostModel = importlib.import_module(f"tidemill.cost_model.{name}").MODEL
     return model
 
 
