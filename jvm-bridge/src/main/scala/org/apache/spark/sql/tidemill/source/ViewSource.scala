@@ -210,8 +210,9 @@ private[tidemill] object ViewSource extends Source {
     val relation = reading(session, files, listed, files.schema.add(count, LongType, nullable = false))
     val plan = LogicalRelation(relation)
     if (listed.isEmpty) SignedRows.nothing(plan, fields)
-    else RowsInMemory.of(listed.map(_.getPath.toString)).map(SignedRows.unit(_, fields, count)).getOrElse(
-      SignedRows.unit(plan, SignedRows.pick(plan, fields), SignedRows.pick(plan, Seq(count)).head))
+    else
+      RowsInMemory.of(listed.map(_.getPath.toString), relation.schema).map(SignedRows.unit(_, fields, count)).getOrElse(
+        SignedRows.unit(plan, SignedRows.pick(plan, fields), SignedRows.pick(plan, Seq(count)).head))
   }
 
   private def reading(

@@ -13,15 +13,19 @@ import org.apache.spark.sql.types.StructType
 /** All rows of one file of a step; `schema` is the file's. */
 final case class FewRows(schema: StructType, rows: Seq[InternalRow]) {
   def bytes: Long = rows.collect { case row: UnsafeRow => row.getSizeInBytes.toLong }.sum
+
+  /** Whether reading these columns of the file would give what it stores. */
+  def has(asked: StructType): Boolean = {
+    val stored = schema.asNullable
+    asked.asNullable.forall(field => stored.exists(f => f.name == field.name && f.dataType == field.dataType))
+  }
 }
 
 object FewRows {
 
   /** The rows of files of one schema, with these columns of it. */
   def relation(files: Seq[FewRows], asked: StructType): LogicalPlan = {
-    val stored = files.head.schema.asNullable
-    require(files.forall(_.schema.asNullable == stored), "pieces of one relation have one schema")
-    val attributes = DataTypeUtils.toAttributes(stored)
+    val attributes = DataTypeUtils.toAttributes(files.head.schema.asNullable)
     val columns = asked.asNullable.map { field =>
       attributes.find(_.name == field.name).filter(_.dataType == field.dataType)
         .getOrElse(throw new IllegalArgumentException(s"no step wrote ${field.sql}"))
@@ -58,19 +62,19 @@ object RowsInMemory {
 
   private def drop(path: String): Unit = ofFiles.remove(path).foreach(bytes -= _.bytes)
 
-  /** The rows of these files, of which each is in memory; None if one is not. */
-  def of(query: Long, paths: Seq[String]): Option[Seq[FewRows]] = {
+  /** The rows of these files, of which each is in memory; None if one is not, or has not all columns `asked` for. */
+  def of(query: Long, paths: Seq[String], asked: StructType): Option[Seq[FewRows]] = {
     val own = Option(ofRuns.get(query))
-    all(paths)(path => own.flatMap(known => Option(known.get(path))).orElse(file(path)))
+    all(paths)(path => own.flatMap(known => Option(known.get(path))).orElse(file(path).filter(_.has(asked))))
   }
 
-  /** The same whatever run wrote them, if their columns are the same. */
-  def of(paths: Seq[String]): Option[Seq[FewRows]] =
-    all(paths)(file).filter(_.map(_.schema.asNullable).distinct.length == 1)
+  /** The same, whatever run wrote them. */
+  def of(paths: Seq[String], asked: StructType): Option[Seq[FewRows]] = all(paths)(file(_).filter(_.has(asked)))
 
   private def all(paths: Seq[String])(find: String => Option[FewRows]): Option[Seq[FewRows]] = {
     val found = paths.iterator.map(find).takeWhile(_.isDefined).flatten.toSeq
-    Option.when(found.nonEmpty && found.length == paths.length)(found)
+    val alike = found.map(_.schema.asNullable).distinct.length == 1
+    Option.when(alike && found.length == paths.length)(found)
   }
 
   /** The latest that were asked for stay longest. */
