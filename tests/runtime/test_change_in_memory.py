@@ -45,6 +45,14 @@ def test_a_view_above_reads_no_file_of_a_small_change(spark: SparkSession, chain
     assert (spark.sql("SELECT count(*) AS n FROM upper").collect()[0].n != before) == (name != "rows change")
 
 
+def test_very_many_equal_rows_are_not_made_in_the_driver(spark: SparkSession, chain: str) -> None:
+    spark.sql("INSERT INTO t SELECT 3, 'new', NULL FROM range(30000)")
+    refreshed(spark, "lower")
+    assert refreshed(spark, "upper").rows_read == 0
+    assert spark.sql("SELECT count(*) AS n FROM upper WHERE y = 'NEW'").collect()[0].n == 30_000
+    assert spark.sql("VERIFY INCREMENTAL VIEW upper").collect()[0].matches
+
+
 def test_changes_of_several_runs_are_read_together(spark: SparkSession, chain: str) -> None:
     for statement in CHANGES.values():
         spark.sql(statement)

@@ -14,6 +14,9 @@ private[tidemill] object SignedRows {
   /** The column of signed counts in change sets. */
   val Count = "_n"
 
+  /** So many rows are made of rows with counts in the driver; more are left to a step. */
+  private val MostCopies = 10000
+
   /** Its name in the files of a view with these columns, as `count_field` has it in the planner. */
   def countOf(columns: Seq[String]): String =
     Iterator.iterate(Count)("_" + _).find(name => !columns.exists(_.equalsIgnoreCase(name))).get
@@ -36,19 +39,22 @@ private[tidemill] object SignedRows {
     Copies(signed, columns :+ sign.toAttribute, Abs(Cast(count, LongType)))
   }
 
-  /** [[unit]] over rows in memory: `fields` of them, and the count in the column `count`. */
+  /** The same over rows in memory, with counts in the column `count`: in memory too, unless equal rows are many. */
   def unit(files: Seq[FewRows], fields: Seq[String], count: String): LogicalPlan = {
-    val plan = LocalRelation(DataTypeUtils.toAttributes(files.head.schema.asNullable))
-    def place(a: Attribute) = plan.output.indexWhere(_.exprId == a.exprId)
-    val columns = pick(plan, fields)
-    val places = columns.map(a => place(a) -> a.dataType)
-    val counts = place(pick(plan, Seq(count)).head)
-    val rows = files.flatMap(_.rows).flatMap { row =>
-      val times = row.getLong(counts)
-      val values = places.map { case (i, dataType) => row.get(i, dataType) } :+ java.lang.Long.signum(times).toLong
-      Iterator.fill(math.toIntExact(math.abs(times)))(InternalRow.fromSeq(values))
+    val stored = LocalRelation(DataTypeUtils.toAttributes(files.head.schema.asNullable), files.flatMap(_.rows))
+    val (columns, counts) = (pick(stored, fields), pick(stored, Seq(count)).head)
+    def place(a: Attribute) = stored.output.indexWhere(_.exprId == a.exprId)
+    val (places, at) = (columns.map(a => place(a) -> a.dataType), place(counts))
+    if (stored.data.iterator.map(row => math.abs(row.getLong(at).toDouble)).sum > MostCopies)
+      unit(stored, columns, counts)
+    else {
+      val rows = stored.data.flatMap { row =>
+        val times = row.getLong(at)
+        val values = places.map { case (i, dataType) => row.get(i, dataType) } :+ java.lang.Long.signum(times).toLong
+        Iterator.fill(math.abs(times).toInt)(InternalRow.fromSeq(values))
+      }
+      LocalRelation(columns :+ AttributeReference(Count, LongType, nullable = false)(), rows)
     }
-    LocalRelation(columns :+ AttributeReference(Count, LongType, nullable = false)(), rows)
   }
 
   /** No rows: `fields` as in `plan`, and the count. */
