@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import Row, SparkSession
@@ -54,6 +55,12 @@ def touched(path: Path) -> None:
     path.write_bytes(path.read_bytes())
 
 
+def forget(spark: SparkSession) -> None:
+    """Has files read again, as a new process reads them."""
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.tidemill.view.RowsInMemory.forget()
+
+
 SEEN_BEFORE = (gone, empty, truncated, folder)
 SEEN_BY_JOB = (flipped, zeros)
 
@@ -76,6 +83,7 @@ def test_a_damaged_state_costs_only_itself(
     for n, damage in enumerate((*SEEN_BEFORE, touched, *SEEN_BY_JOB)):
         spark.sql(f"INSERT INTO events VALUES ({n}, {n}, 'n')")
         damage(live_states(spark)[-1])
+        forget(spark)
         rows: list[Row] = []
         counted = jobs(lambda rows=rows: rows.append(refresh("v")))
         (row,) = rows
@@ -130,6 +138,7 @@ def test_a_session_that_ignores_damage_creates_views_that_do_not(
     other.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {BY_KEY}")
     spark.sql("INSERT INTO events VALUES (2, 1, 'n')")
     flipped(live_states(spark)[-1])
+    forget(spark)
     row = refresh("v")
     oracle("v", BY_KEY)
     assert (row.kind, row.reason.partition(":")[0]) == ("INCREMENTAL", "STATE_LOST")

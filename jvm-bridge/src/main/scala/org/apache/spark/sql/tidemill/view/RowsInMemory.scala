@@ -85,4 +85,10 @@ object RowsInMemory {
   }
 
   def release(query: Long): Unit = ofRuns.remove(query)
+
+  /** Forgets the rows of files, as a new process has forgotten them. */
+  def forget(): Unit = synchronized {
+    ofFiles.clear()
+    bytes = 0
+  }
 }
