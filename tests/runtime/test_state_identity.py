@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from tests.conftest import difference
-from tests.runtime.test_damage import flipped, gone
+from tests.runtime.test_damage import flipped, forget, gone
 from tests.runtime.test_states import entry
 from tidemill.text import canon
 
@@ -247,6 +247,7 @@ def test_of_two_states_the_damaged_one_alone_is_made_anew(
         spark.sql("INSERT INTO others VALUES (1)")
         before = bases(spark)
         damage(Path(unquote(before[lost].removeprefix("file:"))))
+        forget(spark)
         row = refresh("v")
         assert (row.kind, row.reason) == ("INCREMENTAL", f"STATE_LOST: {lost}")
         holds(spark, TWO)
