@@ -125,7 +125,9 @@ final class Decoder(session: SparkSession, query: Query) {
       case (name, field) => Some(wire \ name).collect { case JInt(id) => id.toInt -> field }
     }
     val schema = StructType(columns.map(_._2))
-    val known = if (told.isEmpty) RowsInMemory.of(query.id, listed.map(_.path), schema) else None
+    // What is in memory are all rows of a file, those that have left since among them.
+    val whole = told.isEmpty && listed.forall(_.vector.isEmpty)
+    val known = if (whole) RowsInMemory.of(query.id, listed.map(_.path), schema) else None
     val rows = known.fold(ListedParquet.rows(session, listed, schema, told.nonEmpty))(FewRows.relation(_, schema))
     val plain = columns.map(_._1).zip(rows.output)
     if (told.isEmpty) Decoded(rows, plain)
