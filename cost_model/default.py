@@ -170,8 +170,8 @@ class DefaultCostModel:
                 return self._adding(total, reads, max(output, total), len(columns))
             case Window(columns=columns):
                 return CpuMs(self._grouping(total, total, len(columns)) + self._framing(op, inputs[0], facts))
-            case ReachedWindow(window, before=before):
-                read = min(inputs[0], inputs[1] * (before + 1))
+            case ReachedWindow(window):
+                read = min(inputs[0], inputs[1] * (op.rows[0] + 1))
                 finding = self._matching(inputs, broadcast=inputs[1] <= BROADCAST_ROWS)
                 computing = self._grouping(read, read, len(window.columns))
                 return CpuMs(finding + computing + self._framing(window, read, facts, reached=output))

@@ -97,8 +97,10 @@ def rows(op: Op, inputs: Sequence[RowCount], facts: Facts) -> RowCount:
             return RowCount(inputs[0] * _key_share([key for key, _ in on], inputs, facts))
         case Reach(partition=partition):
             return _groups(partition, inputs[1], facts)
-        case FromStart(rows=rows) | ReachedWindow(behind=rows):
+        case FromStart(rows=rows):
             return RowCount(min(inputs[0], inputs[1] * (rows + 1)))
+        case ReachedWindow():
+            return RowCount(min(inputs[0], inputs[1] * (op.rows[1] + 1)))
         case LookUp(scan, on):
             kept = RowCount(facts.kept_rows(scan))
             return RowCount(kept * _key_share([key for key, _ in on], [kept, *inputs], facts))

@@ -44,6 +44,6 @@ def reached_rows(m: Match[Window]) -> Iterator[Result]:
     there = tuple((e, c) for c, e in again)
     some = with_keys(on, rows.new, touched)
     reach = node(Reach(again, m.op.order, before, behind, reached, read), some, rows.delta)
-    new = node(ReachedWindow(m.op, there, read, reached, before + behind, behind), some, reach)
+    new = node(ReachedWindow(m.op, there, read, reached), some, reach)
     old = node(FromStart(there, first, reached, behind), with_keys(on, m.relation.old, touched), reach)
     yield m.delta(node(Net(m.relation.columns), total(m.relation.columns, new, negate(old))))

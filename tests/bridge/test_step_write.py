@@ -92,3 +92,13 @@ def test_files_in_an_order_or_merged(spark: SparkSession, call: Call, tmp_path: 
         found = [row.s for row in spark.read.parquet(file["path"]).collect()]
         assert found == sorted(found)
     call("release", query=document["query"])
+
+
+def test_of_a_file_with_marked_rows_the_others_are_found(call: Call, tmp_path: Path) -> None:
+    """All of its rows are in memory, also those that have left since."""
+    document = analyze(call, QUERY)
+    (file,) = written(call, document, tmp_path / "step", few=1000, memory=False)["files"]
+    assert len(read(call, document, [file])) == 90
+    request = {"path": str(tmp_path / "marks.bin"), "files": [{**file, "gone": [0, 7]}], "description": "mark"}
+    (vector,) = call("mark", **request)["vectors"]
+    assert len(read(call, document, [{**file, "dv": vector}])) == 88

@@ -194,17 +194,3 @@ def test_a_big_view_writes_what_changed(spark: SparkSession, db: str, refresh: R
     written = [json.loads(a["stats"])["numRecords"] for a in of(newest, "add") if "deletionVector" not in a]
     assert (sum(marked(newest)), written) == (3, [2])
     oracle(shown(spark, "v"), query)
-
-
-@pytest.mark.usefixtures("always")
-def test_rows_in_memory_do_not_stand_for_a_file_with_marked_rows(
-    spark: SparkSession, t: str, refresh: Refresh, oracle: Oracle
-) -> None:
-    """The file of the content was small enough to stay in memory, and then some of its rows left."""
-    query = "SELECT v, max(id) AS last FROM t GROUP BY v"
-    spark.sql(create(query))
-    for n in (299, 199):
-        spark.sql(f"DELETE FROM t WHERE id = {n}")
-        assert refresh("v").kind == "INCREMENTAL"
-        assert vectors(spark, "v")
-        oracle("v", query)

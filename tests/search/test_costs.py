@@ -79,12 +79,12 @@ def test_a_moving_frame_costs_its_rows_or_a_tree() -> None:
 
 def test_of_a_window_that_is_reached_few_frames_are_computed() -> None:
     """Ten partitions: some 3,650 rows are read, and one row of each partition is reached."""
-    year, one = (ReachedWindow(framed("min", n), (), 2, 3, 364, 0) for n in (364, 0))
+    year, none = (ReachedWindow(framed(function, 364), (), 2, 3) for function in ("min", "lag"))
     read, starts = side(ROWS), side(10.0)
     rows = MODEL.rows(year, [read.rows, starts.rows], FACTS)
     assert rows == 10.0
-    found, least = (float(MODEL.cost(window, [read, starts], rows, FACTS)) for window in (year, one))
-    assert found - least == pytest.approx(10 * 364 * MODEL.frame)
+    found, least = (float(MODEL.cost(window, [read, starts], rows, FACTS)) for window in (year, none))
+    assert found - least == pytest.approx(10 * 365 * MODEL.frame)
 
 
 def test_each_file_of_a_source_is_opened() -> None:

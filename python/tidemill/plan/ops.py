@@ -393,16 +393,21 @@ class FromStart:
 class ReachedWindow:
     """A window over the rows of the first input from `read` on, but only its rows from `reached` on.
 
-    The second input, a `Reach`, has these columns; the rest as in `FromStart`. Moving frames of rows before `reached`
-    are not computed. `before`, `behind`: about so many rows before the first changed row are read, and reached.
+    The second input, a `Reach`, has these columns; `on` as in `FromStart`. Moving frames of rows before `reached` are
+    not computed.
     """
 
     window: Window
     on: tuple[tuple[Expr, int], ...]
     read: int
     reached: int
-    before: int
-    behind: int
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """About so many rows before the first changed one are read, and reached."""
+        bounds = self.window.rows
+        assert bounds is not None, "a window whose functions have no bound has no rows that are reached"
+        return sum(bounds), bounds[1]
 
 
 @dataclass(frozen=True, slots=True)

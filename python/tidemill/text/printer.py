@@ -181,7 +181,7 @@ class Printer:
                 return f"{word} {shown} starts={starts}"
             case FromStart(on, order, start):
                 return f"{word} {self._asked(on, nulls=True)} {self._sort_key(order)} start={self._name(start)}"
-            case ReachedWindow(window, on, read, reached, before, behind):
+            case ReachedWindow(window, on, read, reached):
                 starts = f"starts={self._name(reached)} {self._name(read)}"
                 return f"{word} {self._asked(on, nulls=True)} {starts} of {self.op(window)}"
             case Empty(ids) | Net(ids) | Unsign(ids) | Less(ids):

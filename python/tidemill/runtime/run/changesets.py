@@ -1,7 +1,7 @@
 """Reads the change of a source once, before the steps that need it, where few rows make it.
 
 The rows stay in memory then. So Spark knows how few they are, and their keys pick what is read of the other sides of
-joins (`filter.RuntimeFilters` in the JVM). Changes of many rows are read by the steps themselves.
+joins (`physical.RuntimeFilters` in the JVM). Changes of many rows are read by the steps themselves.
 """
 
 from __future__ import annotations

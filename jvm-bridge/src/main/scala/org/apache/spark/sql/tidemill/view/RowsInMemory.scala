@@ -14,10 +14,10 @@ import org.apache.spark.sql.types.StructType
 final case class FewRows(schema: StructType, rows: Seq[InternalRow]) {
   def bytes: Long = rows.collect { case row: UnsafeRow => row.getSizeInBytes.toLong }.sum
 
-  /** Whether reading these columns of the file would give what it stores. */
+  /** Whether the file stores these columns with their types. */
   def has(asked: StructType): Boolean = {
-    val stored = schema.asNullable
-    asked.asNullable.forall(field => stored.exists(f => f.name == field.name && f.dataType == field.dataType))
+    val stored = schema.asNullable.map(field => field.name -> field.dataType).toSet
+    asked.asNullable.forall(field => stored(field.name -> field.dataType))
   }
 }
 
