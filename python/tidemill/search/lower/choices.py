@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidemill.cost.costing import BROADCAST_ROWS
 from tidemill.memo.memo import Expression, Memo
-from tidemill.plan.ops import KeyFilter
+from tidemill.plan.ops import KeyFilter, LookUp
 from tidemill.search.choose.chosen import Chosen
 from tidemill.search.lower.lowered import Staged
 
@@ -41,9 +41,7 @@ class Choices:
 
     def expression(self, group: int) -> Expression | None:
         """The expression that computes a group; None if an earlier step wrote it, or if nothing computes it."""
-        group = self.memo.find(group)
-        choice = None if group in self.staged else self.chosen.best(group)
-        return choice.expression if choice is not None else None
+        return None if self.memo.find(group) in self.staged else self._chosen(group)
 
     def rows(self, group: int) -> float:
         """Estimated rows of a group."""
@@ -59,17 +57,17 @@ class Choices:
         return about is not None and about[1].kind.interval
 
     def is_picked(self, group: int) -> bool:
-        """True if a group's rows are those of some keys, and few."""
-        return self._picked_from(group) is not None and self.is_small(group)
+        """True if a group's rows are those of some keys, and few; whether or not an earlier step wrote them."""
+        e = self._chosen(group)
+        return e is not None and isinstance(e.op, KeyFilter | LookUp) and self.is_small(group)
 
-    def _picked_from(self, group: int) -> int | None:
-        """The group of which this one has the rows of some keys."""
+    def _chosen(self, group: int) -> Expression | None:
         choice = self.chosen.best(self.memo.find(group))
-        e = choice.expression if choice is not None else None
-        return e.inputs[0] if e is not None and isinstance(e.op, KeyFilter) else None
+        return choice.expression if choice is not None else None
 
     def rows_before_filters(self, group: int) -> float:
         """Rows of a group's relation before filters."""
-        source = self._picked_from(group)
-        about = self.memo.group(group if source is None else source).about
+        e = self._chosen(group)
+        of = e.inputs[0] if e is not None and isinstance(e.op, KeyFilter) else group
+        about = self.memo.group(of).about
         return self.base_rows.get(about[0], 1.0) if about else self.rows(group)

@@ -2,7 +2,7 @@ package org.apache.spark.sql.tidemill.physical
 
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeProjection}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.catalyst.plans.logical.{LocalRelation, LogicalPlan}
 import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, SinglePartition}
 import org.apache.spark.sql.execution.{InputRDDCodegen, LeafExecNode, SparkPlan, SparkStrategy}
@@ -18,12 +18,15 @@ case class FewRowsExec(output: Seq[Attribute], @transient rows: Seq[InternalRow]
 
   override lazy val metrics = Map("numOutputRows" -> SQLMetrics.createMetric(sparkContext, "number of output rows"))
 
-  @transient private lazy val unsafeRows: Array[InternalRow] = {
+  @transient private lazy val unsafeRows: Array[UnsafeRow] = {
     val unsafe = UnsafeProjection.create(output, output)
     rows.map(unsafe(_).copy()).toArray
   }
 
-  @transient private lazy val rdd: RDD[InternalRow] = sparkContext.parallelize(unsafeRows.toSeq, numSlices = 1)
+  def bytes: Long = unsafeRows.iterator.map(_.getSizeInBytes.toLong).sum
+
+  @transient private lazy val rdd: RDD[InternalRow] =
+    sparkContext.parallelize(unsafeRows.toSeq: Seq[InternalRow], numSlices = 1)
 
   override def outputPartitioning: Partitioning = SinglePartition
   override val createUnsafeProjection: Boolean = false
@@ -39,7 +42,7 @@ case class FewRowsExec(output: Seq[Attribute], @transient rows: Seq[InternalRow]
 
   override def executeCollect(): Array[InternalRow] = {
     longMetric("numOutputRows") += unsafeRows.length
-    unsafeRows
+    unsafeRows.toArray[InternalRow]
   }
 
   /** What a broadcast asks for. */

@@ -38,7 +38,7 @@ final class StepWrite(session: SparkSession, path: Path, options: Map[String, St
   def execute(plan: SparkPlan, tasks: Option[Int]): StepRows = {
     val described = description(plan.schema)
     plan match {
-      case known: FewRowsExec if known.rows.length <= few =>
+      case known: FewRowsExec if known.rows.length <= few && known.bytes <= StepWrite.FewBytes =>
         new StepRows(described, plan.schema, known.rows.length, known.executeCollect().toSeq, Nil)
       case _ => executed(plan, tasks, described)
     }
