@@ -171,12 +171,14 @@ class DefaultCostModel:
             case Window(columns=columns):
                 return CpuMs(self._grouping(total, total, len(columns)) + self._framing(op, inputs[0], facts))
             case ReachedWindow(window):
-                read = min(inputs[0], inputs[1] * (op.rows[0] + 1))
+                read = sizes.read_rows(op.bounds, inputs)
                 finding = self._matching(inputs, broadcast=inputs[1] <= BROADCAST_ROWS)
                 computing = self._grouping(read, read, len(window.columns))
                 return CpuMs(finding + computing + self._framing(window, read, facts, reached=output))
             case Less(columns):
                 return self._grouping(total, total, len(columns))
+            case Reach(partition, order) if len(inputs) == 1:
+                return self._grouping(inputs[0], output, len(partition) + len(order))
             case Reach(partition, order):
                 finding = self._matching(inputs, broadcast=inputs[1] <= BROADCAST_ROWS)
                 return CpuMs(finding + self._grouping(inputs[0], output, len(partition) + len(order)))
@@ -202,7 +204,8 @@ class DefaultCostModel:
         Each value reads its frame, or little of a tree where the order of adding up does not matter (as
         `MovingFrames.scala` decides for the whole step). `reached`: only of so many of the rows, without a tree.
         """
-        moving = [(c, c.rows) for c in op.calls if c.rows is not None and c.function not in OFFSETS]
+        bounded = [(c, c.bounds) for c in op.calls if c.function not in OFFSETS]
+        moving = [(c, (b.before, b.behind)) for c, b in bounded if b is not None and not (b.since or b.whole)]
         if not moving or not rows:
             return 0.0
         partition = rows / max(1.0, facts.groups(op.partition, rows)) if op.partition else rows

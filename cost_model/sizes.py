@@ -17,6 +17,7 @@ from tidemill.cost.guesses import (
     LEAST_KEY_SHARE,
     LIMIT_ROWS,
     ROWS_PER_KEY,
+    ROWS_SINCE,
     SEMI_SHARE,
     SOURCE_ROWS,
 )
@@ -24,6 +25,7 @@ from tidemill.plan.expr import Expr, Handle
 from tidemill.plan.ops import (
     Aggregate,
     Answer,
+    Bounds,
     Changes,
     Combine,
     Crossing,
@@ -96,11 +98,11 @@ def rows(op: Op, inputs: Sequence[RowCount], facts: Facts) -> RowCount:
         case KeyFilter(on=on):
             return RowCount(inputs[0] * _key_share([key for key, _ in on], inputs, facts))
         case Reach(partition=partition):
-            return _groups(partition, inputs[1], facts)
+            return _groups(partition, inputs[-1], facts)
         case FromStart(rows=rows):
             return RowCount(min(inputs[0], inputs[1] * (rows + 1)))
         case ReachedWindow():
-            return RowCount(min(inputs[0], inputs[1] * (op.rows[1] + 1)))
+            return RowCount(min(inputs[0], inputs[1] * (op.bounds.behind + 1)))
         case LookUp(scan, on):
             kept = RowCount(facts.kept_rows(scan))
             return RowCount(kept * _key_share([key for key, _ in on], [kept, *inputs], facts))
@@ -127,6 +129,14 @@ def _join_rows(op: Join, kind: str, inputs: Sequence[RowCount], facts: Facts) ->
         return RowCount(inputs[0] * (found if kind == "semi" else max(1.0 - found, LEAST_ANTI_SHARE)))
     inner = prod(inputs) * share
     return RowCount(inner if kind == "inner" else max(inner, inputs[0]))
+
+
+def read_rows(bounds: Bounds, inputs: Sequence[RowCount]) -> float:
+    """Rows of the first input that a window with these bounds reads from the starts in the second input on."""
+    if bounds.whole:
+        return inputs[0]
+    back = max(bounds.before, ROWS_SINCE if bounds.since else 0)
+    return min(inputs[0], inputs[1] * (back + bounds.behind + 1))
 
 
 def source_rows(facts: Facts, source: int, time: Time | None = None) -> float:

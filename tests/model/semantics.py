@@ -243,12 +243,15 @@ class _Interpreter:
         return [*found.values()]
 
     def op_numbered(self, node: Mapping[str, Any], rows: Relation) -> Relation:
-        """Number and rank in the order of the partition."""
+        """Number and rank in the order of the partition, and the number of the last row that ties."""
         wide = []
         for partition in self._partitions(node, rows):
             values = [value for value, _ in partition]
-            wide += [(*row, n, values.index(value) + 1) for n, (value, row) in enumerate(partition, 1)]
-        return Relation((*rows.columns, node["number"], node["rank"]), wide)
+            last = {value: n for n, value in enumerate(values, 1)}
+            ranked = [(*row, n, values.index(value) + 1, last[value]) for n, (value, row) in enumerate(partition, 1)]
+            wide += ranked if "through" in node else [row[:-1] for row in ranked]
+        added = [node[name] for name in ("number", "rank", "through") if name in node]
+        return Relation((*rows.columns, *added), wide)
 
     def op_sort(self, _node: Mapping[str, Any], rows: Relation) -> Relation:
         return rows
@@ -264,7 +267,7 @@ class _Interpreter:
         return self._sizes(node, rows, [(env[first],) for env in rows.envs()])
 
     def op_window(self, node: Mapping[str, Any], rows: Relation) -> Relation:
-        """How many rows the partition has; with an order, a number made from its values in the rows around each row."""
+        """How many rows the partition has; with an order, a number made from the rows that its functions read."""
         if node.get("order"):
             return self._framed(node, rows)
         by = [expr_from_json(e) for e in node["partition"]]
@@ -272,14 +275,34 @@ class _Interpreter:
 
     def _framed(self, node: Mapping[str, Any], rows: Relation) -> Relation:
         new = [c for c in node["columns"] if c not in rows.columns]
-        before, behind = node["calls"][0]["rows"]
         wide = []
         for partition in self._partitions(node, rows):
-            values = [crc32(str(value[0]).encode()) for value, _ in partition]
-            for n, (_, row) in enumerate(partition):
-                wide.append((*row, *(sum(values[max(0, n - before) : n + behind + 1]) for _ in new)))
+            found = [self._read_around(call, partition, rows.columns) for call in node["calls"]]
+            for (_, row), *values in zip(partition, *found, strict=True):
+                wide.append((*row, *(sum(values) for _ in new)))
         every = Relation((*rows.columns, *new), wide)
         return Relation(tuple(node["columns"]), list(every.bag(node["columns"]).elements()))
+
+    def _read_around(
+        self, call: Mapping[str, Any], partition: list[tuple[tuple[Any, ...], Row]], columns: tuple[int, ...]
+    ) -> list[int]:
+        """A number per row, made from the rows that a function reads for it, and from no others."""
+        order = [value for value, _ in partition]
+        values = [crc32(str(value).encode()) for value in order]
+        if call.get("since"):  # the last value that is not NULL
+            expr, last, known = expr_from_json(call["since"]), 0, []
+            for _, row in partition:
+                value = self.scalars.value(expr, dict(zip(columns, row, strict=True)))
+                last = last if value is None else crc32(str(value).encode())
+                known.append(last)
+            return known
+        before, behind = call["rows"]
+        if before is not None:
+            return [sum(values[max(0, n - before) : n + behind + 1]) for n in range(len(values))]
+        if call["frame"] == "range":  # a sum of all rows before, and of those that tie
+            through = {value: n for n, value in enumerate(order)}
+            return [sum(values[: through[value] + 1]) for value in order]
+        return [sum(n * v for n, v in enumerate(values[: i + 1], 1)) for i in range(len(values))]
 
     def _sizes(self, node: Mapping[str, Any], rows: Relation, keys: Sequence[Row]) -> Relation:
         new = [c for c in node["columns"] if c not in rows.columns]

@@ -1,4 +1,4 @@
-"""Windows of bounded frames over long partitions: from the first row on that a change reaches, and no further back."""
+"""Windows over long partitions: from the first row on that a change reaches, and no further back than is read."""
 
 from __future__ import annotations
 
@@ -43,12 +43,16 @@ def planned(spark: SparkSession) -> str:
     return str(spark.sql("EXPLAIN INCREMENTAL COST VIEW moving").collect()[0][0])
 
 
-@pytest.mark.parametrize("order", ["", pytest.param(" DESC NULLS LAST", marks=pytest.mark.slow)])
-def test_values_are_computed_from_the_first_changed_row_on(
-    spark: SparkSession, series: str, order: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def only_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No rule computes whole partitions."""
     rules = tuple(r for r in load_rules() if r.name not in {"affected_partitions", "touched_keys", "difference"})
     monkeypatch.setattr(task, "load_rules", lambda _: rules)
+
+
+@pytest.mark.usefixtures("only_reached")
+@pytest.mark.parametrize("order", ["", pytest.param(" DESC NULLS LAST", marks=pytest.mark.slow)])
+def test_values_are_computed_from_the_first_changed_row_on(spark: SparkSession, series: str, order: str) -> None:
     query = MOVING.replace("BY t", f"BY t{order}")
     spark.sql(f"CREATE INCREMENTAL VIEW moving REFRESH POLICY INCREMENTAL AS {query}")
     for name, statement in CHANGES.items():
@@ -65,13 +69,73 @@ def test_it_pays_where_many_partitions_are_long(spark: SparkSession, series: str
     assert "reach" in planned(spark)
 
 
-def test_a_frame_without_bound_reads_whole_partitions(spark: SparkSession, series: str) -> None:
-    query = "SELECT k, t, sum(x) OVER (PARTITION BY k ORDER BY t ROWS UNBOUNDED PRECEDING) AS total FROM series"
+RUNNING = """SELECT k, t, x, sum(x) OVER w AS total, count(*) OVER w AS n, min(x) OVER w AS low,
+                    sum(d) OVER w AS inexact, row_number() OVER w AS number
+             FROM (SELECT *, CAST(x AS DOUBLE) / 7 AS d FROM series)
+             WINDOW w AS (PARTITION BY k ORDER BY t ROWS UNBOUNDED PRECEDING)"""
+PEERS = """SELECT k, t, x, sum(x) OVER w AS total, rank() OVER w AS place, dense_rank() OVER w AS level,
+                  sum(x) OVER (PARTITION BY k ORDER BY t RANGE BETWEEN 7 PRECEDING AND CURRENT ROW) AS week
+           FROM series WINDOW w AS (PARTITION BY k ORDER BY t)"""
+FILLED = """SELECT k, t, x, last_value(if(x % 5 = 0, x, NULL)) IGNORE NULLS OVER w AS fifth,
+                   last_value(if(x % 7 = 0, x, NULL), true) OVER (PARTITION BY k ORDER BY t) AS seventh,
+                   lag(if(x % 3 = 0, x, NULL)) IGNORE NULLS OVER (PARTITION BY k ORDER BY t) AS third,
+                   lead(t) OVER (PARTITION BY k ORDER BY t) AS until
+            FROM series WINDOW w AS (PARTITION BY k ORDER BY t ROWS UNBOUNDED PRECEDING)"""
+CARRIERS = {
+    "the row that carries a value leaves": "DELETE FROM series WHERE k < 4 AND t > 2900 AND x % 5 = 0",
+    "its value is gone": "UPDATE series SET x = 11 WHERE k = 7 AND t > 2980 AND x % 7 = 0",
+    "all of them": "UPDATE series SET x = 1 WHERE k = 8",
+    "a row where nothing was": f"INSERT INTO series VALUES (8, {LENGTH + 9}, 1)",
+}
+
+
+@pytest.mark.usefixtures("only_reached")
+@pytest.mark.parametrize("order", ["", pytest.param(" DESC NULLS LAST", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param(RUNNING, marks=pytest.mark.slow, id="running"),
+        pytest.param(PEERS, marks=pytest.mark.slow, id="peers"),
+        pytest.param(FILLED, id="filled"),
+    ],
+)
+def test_functions_of_all_rows_before_are_computed_from_the_first_changed_row_on(
+    spark: SparkSession, series: str, order: str, query: str
+) -> None:
+    query = query.replace("BY t", f"BY t{order}")
+    spark.sql(f"CREATE INCREMENTAL VIEW moving REFRESH POLICY INCREMENTAL AS {query}")
+    for name, statement in (CHANGES | CARRIERS).items():
+        spark.sql(statement)
+        assert "reach" in planned(spark), name
+        assert spark.sql("REFRESH INCREMENTAL VIEW moving").collect()[0].kind == "INCREMENTAL", name
+        row = spark.sql("VERIFY INCREMENTAL VIEW moving").collect()[0]
+        assert row.matches, f"{name}: {row.missing} missing, {row.unexpected} unexpected"
+
+
+def test_a_frame_without_bound_behind_reads_whole_partitions(spark: SparkSession, series: str) -> None:
+    frame = "PARTITION BY k ORDER BY t ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING"
+    query = f"SELECT k, t, sum(x) OVER ({frame}) AS rest FROM series"
     spark.sql(f"CREATE INCREMENTAL VIEW moving REFRESH POLICY INCREMENTAL AS {query}")
     spark.sql(CHANGES["a late row"])
     assert "reach" not in planned(spark)
     spark.sql("REFRESH INCREMENTAL VIEW moving").collect()
     assert spark.sql("VERIFY INCREMENTAL VIEW moving").collect()[0].matches
+
+
+@pytest.mark.usefixtures("only_reached")
+def test_values_that_tie_are_carried_on_as_they_were(spark: SparkSession, db: str) -> None:
+    """Which of them is the last is free, but the same one for all rows behind."""
+    spark.sql("CREATE TABLE series (k BIGINT, t BIGINT, x BIGINT) USING delta")
+    spark.sql("INSERT INTO series SELECT k.id, 1, x.id FROM range(50) k CROSS JOIN range(9) x")
+    spark.sql("INSERT INTO series SELECT id, 2, NULL FROM range(50)")
+    query = (
+        "SELECT k, t, x, last_value(x, true) OVER (PARTITION BY k ORDER BY t ROWS UNBOUNDED PRECEDING) AS y FROM series"
+    )
+    spark.sql(f"CREATE INCREMENTAL VIEW moving REFRESH POLICY INCREMENTAL AS {query}")
+    spark.sql("INSERT INTO series SELECT id, 3, NULL FROM range(50)")
+    spark.sql("REFRESH INCREMENTAL VIEW moving").collect()
+    carried = spark.sql("SELECT k, count(*) AS n, count(DISTINCT y) AS y FROM moving WHERE t > 1 GROUP BY k").collect()
+    assert {(row.n, row.y) for row in carried} == {(2, 1)}
 
 
 def head_of(spark: SparkSession) -> RunRecord:

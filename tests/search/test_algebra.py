@@ -315,11 +315,25 @@ class Builder:
         return self.under(f"limit {self.one(1, 2, 3)}{offset} order=[{order}]", lines), columns
 
     def window(self, depth: int) -> tuple[list[str], list[Column]]:
-        """Functions of all rows of a partition, or of some before and behind a row in an order without real ties."""
+        """Functions of all rows of a partition; of some before and behind a row, or of all before it, in an order
+        without real ties; or of all before it and those that tie with it."""
         lines, columns = self.tree(depth)
         partition = ", ".join(f"#{c}" for c, _ in self.some(columns, 2))
-        order = ", ".join(f"#{c} {self.one('asc', 'desc')} nulls {self.one('first', 'last')}" for c, _ in columns)
-        around = self.one("", f" order=[{order}] rows={self.one(0, 1, 2)},{self.one(0, 1, 2)}")
+        kind = self.one("none", "some", "since", "in order", "any order", "peers")
+        by = self.some(columns, 2) or columns[:1] if kind == "peers" else columns
+        order = ", ".join(f"#{c} {self.one('asc', 'desc')} nulls {self.one('first', 'last')}" for c, _ in by)
+        rows = f"rows={self.one(0, 1, 2)},{self.one(0, 1, 2)}"
+        around = f" order=[{order}] {rows}"
+        match kind:
+            case "none":
+                around = ""
+            case "since":
+                values = ", ".join(f"#{c}" for c, _ in self.some(columns, 2) or columns[:1])
+                around += f" since=[{values}]{self.one('', '', ' whole any order')}"
+            case "in order" | "any order":
+                around += f" whole {kind}"
+            case "peers":
+                around = f" order=[{order}] rows=0,0 whole any order"
         columns = [*columns, (self.column(), "long")]
         shown = ", ".join(f"#{c}" for c, _ in columns)
         return self.under(f"window [{shown}] partition=[{partition}]{around} (count of all)", lines), columns

@@ -13,10 +13,12 @@ from tidemill.plan.change import SourceChange
 from tidemill.plan.expr import Col
 from tidemill.plan.kinds import JoinKind, StatePart
 from tidemill.plan.ops import (
+    Bounds,
     HeldScan,
     Join,
     Keys,
     Op,
+    Reach,
     ReachedWindow,
     ResultScan,
     Scan,
@@ -85,6 +87,21 @@ def test_of_a_window_that_is_reached_few_frames_are_computed() -> None:
     assert rows == 10.0
     found, least = (float(MODEL.cost(window, [read, starts], rows, FACTS)) for window in (year, none))
     assert found - least == pytest.approx(10 * 365 * MODEL.frame)
+
+
+def test_of_a_window_over_all_rows_before_all_are_read_and_few_are_reached() -> None:
+    order = (SortKey(Col(0), ascending=True, nulls_first=True),)
+    running, filled = (
+        ReachedWindow(Window(0, (0, 1), (), (WindowCall("sum", "rows", False, rows, since),), "", order), (), 2, 3)
+        for rows, since in (((None, 0), None), ((0, 0), Col(1)))
+    )
+    read, starts = side(ROWS), side(10.0)
+    assert [MODEL.rows(window, [read.rows, starts.rows], FACTS) for window in (running, filled)] == [10.0, 10.0]
+    whole = cost(running.window, read)
+    assert whole <= cost(running, read, starts) < whole * 1.1, "the window is computed, few rows of it are compared"
+    assert cost(filled, read, starts) < whole / 5
+    told = cost(Reach((), order, Bounds(0, 0, whole="any order"), 2, 3), starts)
+    assert told == pytest.approx(MODEL.exchange, abs=0.1), "the change alone tells"
 
 
 def test_each_file_of_a_source_is_opened() -> None:

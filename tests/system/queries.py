@@ -214,6 +214,8 @@ def _windows(draw: DrawFn) -> _Block:
         value = scalar(draw, columns, type_, 1)
         ordered = f"ORDER BY {value} {draw(st.sampled_from(['ASC', 'DESC NULLS LAST']))}"
         shifted = draw(st.sampled_from(EVERY))
+        missing = f"if({condition(draw, columns, 1)}, {scalar(draw, columns, shifted, 1)}, NULL)"
+        counted = f"CAST(length({scalar(draw, columns, 'string', 1)}) AS BIGINT)"
         function, found = draw(
             st.sampled_from(
                 [
@@ -224,6 +226,10 @@ def _windows(draw: DrawFn) -> _Block:
                     (spelled(f"max({value}) OVER ({by})", type_), type_),
                     (f"count({value}) OVER ({by}{ordered})", "bigint"),
                     (f"count(*) OVER ({by}ORDER BY {total} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)", "bigint"),
+                    (f"sum({counted}) OVER ({by}ORDER BY {total} ROWS UNBOUNDED PRECEDING)", "bigint"),
+                    (f"sum({counted}) OVER ({by}{ordered})", "bigint"),
+                    (f"last_value({missing}, true) OVER ({by}ORDER BY {total} ROWS UNBOUNDED PRECEDING)", shifted),
+                    (f"lag({missing}) IGNORE NULLS OVER ({by}ORDER BY {total})", shifted),
                 ]
             )
         )

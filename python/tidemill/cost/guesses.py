@@ -64,6 +64,8 @@ ROWS_PER_KEY = 4
 """Rows per key that a filter by keys finds, if the number of keys is unknown."""
 LEAST_KEY_SHARE = 0.0005
 """Smallest selectivity of a filter by keys."""
+ROWS_SINCE = 10
+"""Rows back to the last one in which a value is not NULL, where a window fills in missing values."""
 
 # -- states -----------------------------------------------------------------------------------------------------------
 

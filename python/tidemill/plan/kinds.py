@@ -23,6 +23,11 @@ StatePart: TypeAlias = Literal["", "before", "since"]
 """A part of a state that stands at a later moment than the view's content: all of it, the part that existed at the
 content's moment, or the part added since."""
 
+Whole: TypeAlias = Literal["", "any order", "in order"]
+"""Whether window functions read all rows before a row, and whether the order of rows that tie matters to them."""
+WHOLE: tuple[Whole, ...] = get_args(Whole)
+"""From the least to the most that is asked."""
+
 
 def one_of(kinds: Iterable[K], value: object, what: str) -> K:
     """A string from outside as one of its kinds; `what` names the kind in the error.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidemill.plan.expr import Expr
-from tidemill.plan.kinds import JoinKind, StatePart
+from tidemill.plan.kinds import WHOLE, JoinKind, StatePart, Whole
 
 Named: TypeAlias = tuple[tuple[int, Expr], ...]
 """Named expressions: ((column id, expression), ...)."""
@@ -103,23 +103,62 @@ class RowWise:
 
 
 @dataclass(frozen=True, slots=True)
+class Bounds:
+    """Bounds of the rows that the values of a row are made from, in the order of its partition.
+
+    `before`, `behind`: the most rows before it, and behind it, for functions that count rows. `since`: for functions
+    that read the last row before it in which this is not NULL. `whole`: whether functions read all rows before it, and
+    whether their order matters where they tie.
+    """
+
+    before: int
+    behind: int
+    since: tuple[Expr, ...] = ()
+    whole: Whole = ""
+
+    @property
+    def nothing_before(self) -> bool:
+        """True if the first changed row alone tells where to start, whatever lies before it."""
+        return not (self.before or self.behind or self.since or self.whole == "in order")
+
+
+@dataclass(frozen=True, slots=True)
 class WindowCall:
     """A window function. `frame`: "partition" (all of it), "range" (peers alike) or "rows"; `floating`: over floats.
 
-    `rows`: the most rows before a row, and behind it, that its value is made from; None without such a bound.
+    `rows`: the most rows before a row, and behind it, that its value is made from; None without a bound behind it, and
+    None for the first if all rows before may be read. `since`: of the rows before, it reads the last one in which this
+    is not NULL, besides those that `rows` counts.
     """
 
     function: str
     frame: str
     floating: bool
-    rows: tuple[int, int] | None = None
+    rows: tuple[int | None, int] | None = None
+    since: Expr | None = None
+
+    @property
+    def any_order(self) -> bool:
+        """True if all rows up to a row give the same value in whichever order they come."""
+        additive = self.function in {"sum", "avg"} and not self.floating
+        return additive or self.function in {"count", "min", "max", "row_number", "rank", "dense_rank"}
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """Bounds of the rows that a value is made from; None without one behind."""
+        if self.rows is None:
+            return None
+        before, behind = self.rows
+        if before is None:
+            return Bounds(0, behind, whole="any order" if self.any_order else "in order")
+        return Bounds(before, behind, () if self.since is None else (self.since,))
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
     """Window functions over partitions. The functions stay in the JVM; `text` describes what they compute.
 
-    `order`: that of the rows of a partition, if each function reads a bounded number of rows; else empty.
+    `order`: that of the rows of a partition, if each function reads a bounded number of rows behind a row; else empty.
     """
 
     node: int
@@ -130,12 +169,14 @@ class Window:
     order: tuple[SortKey, ...] = ()
 
     @property
-    def rows(self) -> tuple[int, int] | None:
-        """The most rows before a row, and behind it, that its values are made from; None without such a bound."""
-        bounds = [call.rows for call in self.calls if call.rows is not None]
-        if not self.order or len(bounds) < len(self.calls):
+    def bounds(self) -> Bounds | None:
+        """Bounds for all functions together; None if one has none behind a row."""
+        each = [bounds for call in self.calls if (bounds := call.bounds) is not None]
+        if not self.order or len(each) < len(self.calls):
             return None
-        return max(before for before, _ in bounds), max(behind for _, behind in bounds)
+        since = dict.fromkeys(e for bounds in each for e in bounds.since)
+        whole: Whole = max(("", *(bounds.whole for bounds in each)), key=WHOLE.index)
+        return Bounds(max(b.before for b in each), max(b.behind for b in each), tuple(since), whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,17 +401,16 @@ class LookUp:
 class Reach:
     """From which row on values of a window's rows may change, in each changed partition: one row per partition.
 
-    The first input has rows of the partitions, the second the change. A start is a value of the first element of
-    `order`: that of the first row that it means; NULL if it means all rows. `reached` is the start of the rows whose
-    values may change, from `behind` rows before the first changed row on; `read` that of the rows that these are made
-    from, `before` rows more. Both are NULL where rows tie on the way: what was computed of them may have followed
+    The last input is the change. The first one has rows of the partitions; it is missing where nothing before the first
+    changed row matters. A start is a value of the first element of `order`: that of the first row that it means; NULL
+    if it means all rows. `reached` is the start of the rows whose values may change, `read` that of the rows that these
+    are made from. Both are NULL where rows tie on the way, if that matters: what was computed of them may have followed
     another order.
     """
 
     partition: Named
     order: tuple[SortKey, ...]
-    before: int
-    behind: int
+    bounds: Bounds
     reached: int
     read: int
 
@@ -403,11 +443,11 @@ class ReachedWindow:
     reached: int
 
     @property
-    def rows(self) -> tuple[int, int]:
-        """About so many rows before the first changed one are read, and reached."""
-        bounds = self.window.rows
+    def bounds(self) -> Bounds:
+        """Bounds of the window."""
+        bounds = self.window.bounds
         assert bounds is not None, "a window whose functions have no bound has no rows that are reached"
-        return sum(bounds), bounds[1]
+        return bounds
 
 
 @dataclass(frozen=True, slots=True)

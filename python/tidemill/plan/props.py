@@ -134,8 +134,7 @@ def _reproducible(call: WindowCall) -> bool:
     """True if rows that tie in the order of their partition cannot swap values, and no sum drifts."""
     if call.function in {"rank", "dense_rank", "percent_rank", "cume_dist"}:
         return True
-    exact = call.function in {"count", "min", "max"} or (call.function in {"sum", "avg"} and not call.floating)
-    return exact and call.frame != "rows"
+    return call.any_order and call.function != "row_number" and call.frame != "rows"
 
 
 def _through(keys: frozenset[frozenset[int]], named: Sequence[tuple[int, Expr]]) -> frozenset[frozenset[int]]:

@@ -236,22 +236,39 @@ class _Document:
         return {"name": name, "node": self._node(), "columns": columns, "children": len(inputs)}
 
     def _window(self, line: Line) -> dict[str, Any]:
-        """The node's window functions; for tests: the number of rows of the partition, which needs no order, or one
-        value made from the rows around each row."""
+        """The node's window functions; for tests: the number of rows of the partition, which needs no order, or values
+        made from the rows around each row."""
         columns = line.items(line.column)
         for column in columns:
             self._columns.setdefault(column, (f"c{column}", "long"))
         line.expect("partition", "=")
         partition = self._exprs(line)
-        call: dict[str, Any] = {"function": "count", "frame": "partition", "floating": False}
+        calls: list[dict[str, Any]] = [{"function": "count", "frame": "partition", "floating": False}]
         order: list[list[Any]] = []
         if line.accept("order", "="):
             order = self._order(line)
-            line.expect("rows", "=")
-            before = line.number()
-            line.expect(",")
-            call |= {"frame": "rows", "rows": [before, line.number()]}
-        return {"node": self._node(), "columns": columns, "partition": partition, "calls": [call], "order": order}
+            calls = self._bounded(line)
+        return {"node": self._node(), "columns": columns, "partition": partition, "calls": calls, "order": order}
+
+    def _bounded(self, line: Line) -> list[dict[str, Any]]:
+        """A function of some rows around each row, if there are any, one per value that it reads since, and one of all
+        rows before."""
+        line.expect("rows", "=")
+        before = line.number()
+        line.expect(",")
+        rows = [before, line.number()]
+        calls = []
+        if line.accept("since", "="):
+            last = {"function": "last", "frame": "rows", "floating": False, "rows": [0, 0]}
+            calls += [{**last, "since": e} for e in self._exprs(line)]
+        if line.accept("whole"):
+            word = line.next()
+            line.expect("order")
+            function, frame = ("count", "range") if word == "any" else ("first", "rows")
+            calls.append({"function": function, "frame": frame, "floating": False, "rows": [None, 0]})
+        if any(rows) or not calls:
+            calls.append({"function": "min", "frame": "rows", "floating": False, "rows": rows})
+        return calls
 
     def _node(self) -> int:
         self._opaques += 1

@@ -19,6 +19,7 @@ from tidemill.plan.expr import Cast, Col, Evaluate, Expr, Fn, Handle, Lit, Timed
 from tidemill.plan.ops import (
     Aggregate,
     Answer,
+    Bounds,
     Changes,
     Combine,
     Crossing,
@@ -153,8 +154,8 @@ class Printer:
                 return f"{word} {name} [{', '.join(map(self._name, ids))}] ({self._resolve(text)})"
             case Window(_, ids, partition, _, text):
                 shown = f"[{', '.join(map(self._name, ids))}] partition={self._list(partition)}"
-                if op.rows is not None:
-                    shown += f" order={self._order(op.order)} rows={op.rows[0]},{op.rows[1]}"
+                if op.bounds is not None:
+                    shown += f" order={self._order(op.order)} {self._bounds(op.bounds)}"
                 return f"{word} {shown} ({self._resolve(text)})"
             case Opaque(name, _, reason, ids):
                 return f"{word} {name} [{', '.join(map(self._name, ids))}] ({reason})"
@@ -175,9 +176,9 @@ class Printer:
                 return f"{word} [{', '.join(self._name(c) for c, _ in columns)}]"
             case Merge(partial) | Combine(partial) | Gather(partial) | Final(partial) | FinalChange(partial):
                 return f"{word} keys={self._named(partial.keys)} calls={self._named(partial.calls)}"
-            case Reach(partition, order, before, behind, reached, read):
+            case Reach(partition, order, bounds, reached, read):
                 starts = f"{self._name(reached)} {self._name(read)}"
-                shown = f"{self._named(partition)} order={self._order(order)} rows={before},{behind}"
+                shown = f"{self._named(partition)} order={self._order(order)} {self._bounds(bounds)}"
                 return f"{word} {shown} starts={starts}"
             case FromStart(on, order, start):
                 return f"{word} {self._asked(on, nulls=True)} {self._sort_key(order)} start={self._name(start)}"
@@ -190,6 +191,11 @@ class Printer:
                 return word
             case _:
                 assert_never(op)
+
+    def _bounds(self, bounds: Bounds) -> str:
+        since = f" since={self._list(bounds.since)}" if bounds.since else ""
+        whole = f" whole {bounds.whole}" if bounds.whole else ""
+        return f"rows={bounds.before},{bounds.behind}{since}{whole}"
 
     def _asked(self, on: Sequence[tuple[Expr, int]], nulls: bool) -> str:
         equal = "<=>" if nulls else "="

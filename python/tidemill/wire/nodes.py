@@ -239,10 +239,15 @@ def limit(most: Expr, offset: Expr | None, order: Iterable[SortKey], child: Wire
     return node("limit", {"limit": expr_to_json(most), "offset": skipped, "order": order_to_json(order)}, child)
 
 
-def numbered(partition: Iterable[Expr], order: Iterable[SortKey], number: int, rank: int, child: WireNode) -> WireNode:
-    """The rows with their number in the order of their partition, and their rank, which rows that tie share."""
-    by = {"partition": exprs_to_json(partition), "order": order_to_json(order)}
-    return node("numbered", {**by, "number": number, "rank": rank}, child)
+def numbered(
+    partition: Iterable[Expr], order: Iterable[SortKey], number: int, rank: int, child: WireNode, through: int | None
+) -> WireNode:
+    """The rows with their number in the order of their partition, and their rank, which rows that tie share.
+
+    `through`: the column for the number of the last row that ties with a row.
+    """
+    by = {"partition": exprs_to_json(partition), "order": order_to_json(order), "number": number, "rank": rank}
+    return node("numbered", by if through is None else {**by, "through": through}, child)
 
 
 def opaque(number: int, children: int, columns: Iterable[int], inputs: Iterable[WireNode]) -> WireNode:

@@ -135,12 +135,15 @@ def _op(data: Mapping[str, Any]) -> QueryOp:
 
 
 def _window(data: Mapping[str, Any]) -> Window:
-    calls = tuple(
-        WindowCall(c["function"], c["frame"], c["floating"], tuple(c["rows"]) if c.get("rows") else None)
-        for c in data["calls"]
-    )
+    calls = tuple(map(_window_call, data["calls"]))
     partition, order = exprs_from_json(data["partition"]), order_from_json(data.get("order", ()))
     return Window(data["node"], tuple(data["columns"]), partition, calls, data["text"], order)
+
+
+def _window_call(data: Mapping[str, Any]) -> WindowCall:
+    rows = tuple(data["rows"]) if data.get("rows") else None
+    since = expr_from_json(data["since"]) if data.get("since") else None
+    return WindowCall(data["function"], data["frame"], data["floating"], rows, since)
 
 
 def read_limit(data: Mapping[str, Any]) -> Limit:

@@ -152,12 +152,14 @@ class Lowerer:
             case Keys():
                 return joins.keys(blocks, op, inputs)
             case Reach():
-                return reach(blocks, op, _plain(op, inputs[0]), inputs[1], few=self._choices.is_small(e.inputs[1]))
+                *rows, change = inputs
+                near = _plain(op, rows[0]) if rows else None
+                return reach(blocks, op, near, change, few=self._choices.is_small(e.inputs[-1]))
             case FromStart():
                 return from_start(blocks, op, *inputs, broadcast=self._choices.is_small(e.inputs[1]))
             case ReachedWindow(window):
-                small, rows = self._choices.is_small(e.inputs[1]), _plain(op, inputs[0])
-                read = read_rows(blocks, op, rows, inputs[1], broadcast=small)
+                small, some = self._choices.is_small(e.inputs[1]), _plain(op, inputs[0])
+                read = read_rows(blocks, op, some, inputs[1], broadcast=small)
                 computed = _kept_in_jvm(window.node, (*window.columns, op.reached), [read], None)
                 return reached_rows(op, computed)
             case Aggregate(keys, calls):

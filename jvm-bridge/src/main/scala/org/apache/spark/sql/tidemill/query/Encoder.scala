@@ -299,8 +299,8 @@ final class Encoder(id: Long) extends PredicateHelper {
     val node: JObject = plan match {
       case _ if queries.isEmpty && Opaque.partition(plan).isDefined =>
         val partition = Opaque.partition(plan).get.map(expressions.encode(_, below)).toList
-        ("op" -> "window") ~ kept ~ ("partition" -> partition) ~ ("calls" -> Opaque.calls(plan).toList) ~
-          ("order" -> order(ordered, below))
+        val calls = Opaque.calls(plan, expressions.encode(_, below)).toList
+        ("op" -> "window") ~ kept ~ ("partition" -> partition) ~ ("calls" -> calls) ~ ("order" -> order(ordered, below))
       case _: Expand | _: Generate if queries.isEmpty && plan.deterministic =>
         ("op" -> "row_wise") ~ ("name" -> plan.nodeName) ~ kept
       case _ => ("op" -> "opaque") ~ ("name" -> plan.nodeName) ~ ("reason" -> reason) ~ kept

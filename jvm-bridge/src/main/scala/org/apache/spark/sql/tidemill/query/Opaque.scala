@@ -1,7 +1,7 @@
 package org.apache.spark.sql.tidemill.query
 
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
+import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateExpression, Last}
 import org.apache.spark.sql.catalyst.plans.JoinType
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.types.{DoubleType, FloatType}
@@ -68,16 +68,16 @@ object Opaque {
     case _ => None
   }
 
-  /** What the planner asks about the functions of such an operator. */
-  def calls(plan: LogicalPlan): Seq[JObject] = plan match {
-    case w: Window => w.windowExpressions.flatMap(windowCall)
+  /** What the planner asks about the functions of such an operator; `encode`: the operator's expressions. */
+  def calls(plan: LogicalPlan, encode: Expression => JValue): Seq[JObject] = plan match {
+    case w: Window => w.windowExpressions.flatMap(windowCall(_, encode))
     case a: Aggregate => a.aggregateExpressions.flatMap(_.collect { case e: AggregateExpression =>
         call(e.aggregateFunction, "partition")
       })
     case _ => Nil
   }
 
-  /** The order of the rows in a partition, if each function reads a bounded number of rows around its own. */
+  /** The order of the rows in a partition, if each function reads a bounded number of rows behind its own. */
   def order(plan: LogicalPlan): Seq[SortOrder] = plan match {
     case w: Window
         if w.windowExpressions.forall(_.collectFirst { case e: WindowExpression => e }.exists(reach(_).nonEmpty)) =>
@@ -85,12 +85,49 @@ object Opaque {
     case _ => Nil
   }
 
-  /** The most rows before a row, and behind it, that a function's value is made from; None if nothing bounds them. */
-  private def reach(e: WindowExpression): Option[(Int, Int)] = e match {
-    case WindowExpression(function: FrameLessOffsetWindowFunction, _) if function.ignoreNulls => None
-    case WindowExpression(_, WindowSpecDefinition(_, order, SpecifiedWindowFrame(RowFrame, lower, upper)))
-        if order.nonEmpty =>
-      for (first <- offset(lower); last <- offset(upper)) yield (math.max(0, -first), math.max(0, last))
+  /**
+   * The rows that a function's value is made from: at most so many before and behind its own (before: None for all of
+   * them), and the last one before in which `since` is not NULL.
+   */
+  private final case class Reach(before: Option[Int], behind: Int, since: Option[Expression] = None)
+
+  /** None if a function may read any row behind its own. */
+  private def reach(e: WindowExpression): Option[Reach] = e match {
+    case WindowExpression(_: SizeBasedWindowFunction, _) => None
+    case WindowExpression(function: FrameLessOffsetWindowFunction, _) if function.ignoreNulls =>
+      offset(function.offset).collect {
+        case -1 => Reach(Some(0), 0, Some(function.input))
+        case steps if steps <= 0 => Reach(None, 0)
+      }
+    case WindowExpression(function, WindowSpecDefinition(_, order, frame: SpecifiedWindowFrame)) if order.nonEmpty =>
+      (frame.lower, behind(frame)) match {
+        case (_, None) => None
+        case (UnboundedPreceding, Some(last)) => lastKnown(function) match {
+            case None => Some(Reach(None, last))
+            case value => Some(Reach(Some(0), last, value))
+          }
+        case (CurrentRow, Some(last)) => Some(Reach(Some(0), last))
+        case (lower, Some(last)) if frame.frameType == RowFrame =>
+          offset(lower).map(first => Reach(Some(math.max(0, -first)), last))
+        case (_, Some(last)) => Some(Reach(None, last))
+      }
+    case _ => None
+  }
+
+  /**
+   * How many rows behind its own a frame ends. A frame from the beginning that leaves out rows right before its own is
+   * not told: it may end between rows that tie.
+   */
+  private def behind(frame: SpecifiedWindowFrame): Option[Int] = (frame.frameType, frame.upper) match {
+    case (_, CurrentRow) => Some(0)
+    case (RowFrame, upper) =>
+      offset(upper).collect { case last if last >= 0 || frame.lower != UnboundedPreceding => math.max(0, last) }
+    case _ => None
+  }
+
+  /** What a function gives out the last known value of. */
+  private def lastKnown(function: Expression): Option[Expression] = function match {
+    case AggregateExpression(Last(value, true), _, _, None, _) => Some(value)
     case _ => None
   }
 
@@ -101,7 +138,7 @@ object Opaque {
     case _ => None
   }
 
-  private def windowCall(e: NamedExpression): Option[JObject] = e.collectFirst {
+  private def windowCall(e: NamedExpression, encode: Expression => JValue): Option[JObject] = e.collectFirst {
     case window @ WindowExpression(function, WindowSpecDefinition(_, order, frame)) =>
       val called = function match {
         case a: AggregateExpression => a.aggregateFunction
@@ -113,7 +150,9 @@ object Opaque {
         case _ if order.isEmpty => "partition"
         case _ => "rows"
       }
-      call(called, read) ~ ("rows" -> reach(window).map { case (before, behind) => List(before, behind) })
+      val reached = reach(window)
+      val rows = reached.map(r => JArray(List(r.before.fold[JValue](JNull)(JInt(_)), JInt(r.behind))))
+      call(called, read) ~ ("rows" -> rows) ~ ("since" -> reached.flatMap(_.since).map(encode))
   }
 
   /** A function: its name, what of its frame the planner asks about, and whether it adds up floats. */

@@ -6,6 +6,7 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.analysis.MultiInstanceRelation
 import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.aggregate.Count
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
@@ -296,12 +297,15 @@ final class Decoder(session: SparkSession, query: Query) {
     val child = input(wire)
     val partition = expressions.decodeAll(list(wire \ "partition"), child.columns)
     val by = orders(wire, child.columns)
-    val window =
-      WindowSpecDefinition(partition, by, SpecifiedWindowFrame(RowFrame, UnboundedPreceding, CurrentRow))
-    val added = Seq("number" -> RowNumber(), "rank" -> Rank(by.map(_.child))).map { case (field, function) =>
-      val id = int(wire \ field)
-      id -> Alias(WindowExpression(function, window), name(id))()
+    def over(frame: FrameType) =
+      WindowSpecDefinition(partition, by, SpecifiedWindowFrame(frame, UnboundedPreceding, CurrentRow))
+    val rows = Seq("number" -> RowNumber(), "rank" -> Rank(by.map(_.child))).map { case (field, function) =>
+      int(wire \ field) -> WindowExpression(function, over(RowFrame))
     }
+    val through = (wire \ "through").toOption.map { id =>
+      int(id) -> WindowExpression(Count(Literal(1)).toAggregateExpression(), over(RangeFrame))
+    }
+    val added = (rows ++ through).map { case (id, value) => id -> Alias(value, name(id))() }
     Decoded(Window(added.map(_._2), partition, by, child.plan),
       child.ordered ++ added.map { case (c, a) =>
         c -> a.toAttribute
