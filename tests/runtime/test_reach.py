@@ -122,6 +122,14 @@ def test_a_frame_without_bound_behind_reads_whole_partitions(spark: SparkSession
     assert spark.sql("VERIFY INCREMENTAL VIEW moving").collect()[0].matches
 
 
+def head_of(spark: SparkSession) -> RunRecord:
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    head = views.find(Jvm(gateway._gateway_client, spark._jsparkSession), ("moving",)).head
+    assert head is not None
+    return head
+
+
 @pytest.mark.usefixtures("only_reached")
 def test_values_that_tie_are_carried_on_as_they_were(spark: SparkSession, db: str) -> None:
     """Which of them is the last is free, but the same one for all rows behind."""
@@ -136,14 +144,6 @@ def test_values_that_tie_are_carried_on_as_they_were(spark: SparkSession, db: st
     spark.sql("REFRESH INCREMENTAL VIEW moving").collect()
     carried = spark.sql("SELECT k, count(*) AS n, count(DISTINCT y) AS y FROM moving WHERE t > 1 GROUP BY k").collect()
     assert {(row.n, row.y) for row in carried} == {(2, 1)}
-
-
-def head_of(spark: SparkSession) -> RunRecord:
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
-    head = views.find(Jvm(gateway._gateway_client, spark._jsparkSession), ("moving",)).head
-    assert head is not None
-    return head
 
 
 def test_the_first_run_counts_the_values_that_bring_rows_together(spark: SparkSession, series: str) -> None:
@@ -183,3 +183,16 @@ def test_values_of_rows_that_an_empty_join_does_not_read_are_not_counted(spark: 
     query = "SELECT name, count(*) AS n FROM series JOIN names USING (k) GROUP BY k, name"
     spark.sql(f"CREATE INCREMENTAL VIEW moving AS {query}")
     assert all(n >= KEYS * 0.9 for source in head_of(spark).sources for n in source.values.values())
+
+
+@pytest.mark.parametrize("kept", ["y = 1", "y <= 3"])
+def test_of_the_first_rows_of_each_partition_no_others_are_kept(spark: SparkSession, series: str, kept: str) -> None:
+    ranked = "SELECT k, t, x, row_number() OVER (PARTITION BY k ORDER BY t DESC NULLS LAST, x) AS y FROM series"
+    query = f"SELECT k, t, x FROM ({ranked}) WHERE {kept}"
+    spark.sql(f"CREATE INCREMENTAL VIEW moving REFRESH POLICY INCREMENTAL AS {query}")
+    for name, statement in CHANGES.items():
+        spark.sql(statement)
+        row = spark.sql("REFRESH INCREMENTAL VIEW moving").collect()[0]
+        assert row.kind == "INCREMENTAL", name
+        assert spark.sql("VERIFY INCREMENTAL VIEW moving").collect()[0].matches, name
+    assert all(state.rows < 5 * KEYS for state in head_of(spark).states.values())
