@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeAlias
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.model import maintain as maintaining
 from tests.model.maintain import Mode, View
 from tests.model.semantics import Record
+from tidemill.plan.change import SourceChange
+from tidemill.search.contract.request import PlanRequest
+from tidemill.search.runs.explanation import ExplainedPlan
+from tidemill.search.service.planner import plan_run
 
 Draw: TypeAlias = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -101,3 +108,20 @@ def test_a_value_that_ties_is_carried_on_as_it_was(rows: str) -> None:
         three, four = (max(value for _, b, _, value in view.rows() if b == at) for at in (3, 4))
         differences.add(four - three)
     assert len(differences) == 1
+
+
+@pytest.mark.parametrize("rows", ["rows=0,0 since=[#2]", "rows=2,0"])
+def test_a_way_that_is_dearer_is_tried_and_left(rows: str) -> None:
+    """To look at rows before the first changed one takes one more scan: here it costs more than it saves."""
+    window = f"window [#0, #1, #2, #3] partition=[#0] order=[#1 asc nulls first] {rows} (around)"
+
+    def plan(request: PlanRequest) -> ExplainedPlan:
+        known = SourceChange(True, True, rows=301_400.0, inserts=200.0, deletes=0.0, direct=True, values={"a": 2000.0})
+        return plan_run(replace(request, sources={0: known}, rows=301_200.0))
+
+    costs = []
+    for off in (frozenset({"reached_rows"}), frozenset[str]()):
+        view = View(SOURCE + window + SCAN, {0: [row(1, 1)]}, Mode(off=off, policy="INCREMENTAL"))
+        with mock.patch.object(maintaining, "plan_run", plan):
+            costs.append(view.refresh({0: [(row(2, None), 1)]}).estimated)
+    assert costs[1] <= costs[0]

@@ -187,7 +187,7 @@ class IncrementalPlanner:
                 *(self._alone(space, pack, followed, best) for pack in packs),
             ]
             extractor = self.task.cheapest(
-                lambda prefer: make(prefer, followed) if prefer else best, packs, demands, 0, others if seeds else []
+                lambda prefer: make(prefer, followed), packs, demands, 0, others if seeds else []
             ).extractor
         run = self.task.assembly(space, extractor)
         bases = {c: base(space.memo, c, space.now) for c in space.candidates if c.name in self.anew}
