@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemill.plan.expr import Col, Expr
+from tidemill.plan.keys import equated
 from tidemill.plan.ops import Aggregate, Join, Net, Window
 from tidemill.rule.build import negate, node, total, with_keys
 from tidemill.rule.match import Match
@@ -43,7 +44,7 @@ def _keys(m: Match[Aggregate | Join | Window]) -> Iterator[tuple[Expr, ...]]:
         case Window(partition=partition):
             whole = partition
         case Join("inner", condition):
-            yield from ((e,) for e in _equated(m, condition))
+            yield from (exprs[:1] for exprs, _ in equated(condition, m.query))
             return
         case Join(kind) as join if kind != "full":
             whole = tuple(e for _, e in m.sides_of(join)[0].named)
@@ -53,17 +54,3 @@ def _keys(m: Match[Aggregate | Join | Window]) -> Iterator[tuple[Expr, ...]]:
         yield whole
     if len(whole) > 1:
         yield from ((e,) for e in whole)
-
-
-def _equated(m: Match[Aggregate | Join | Window], condition: tuple[Expr, ...]) -> list[Expr]:
-    """One expression of each class of those that the conjuncts equate."""
-    classes: list[dict[Expr, None]] = []
-    for conjunct in condition:
-        info = m.query.info(conjunct)
-        if info is None or info.equal is None:
-            continue
-        pair = {info.equal.left: None, info.equal.right: None}
-        met = [c for c in classes if not pair.keys().isdisjoint(c)]
-        classes = [c for c in classes if c not in met]
-        classes.append({e: None for c in (*met, pair) for e in c})
-    return [next(iter(c)) for c in classes]

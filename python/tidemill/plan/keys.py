@@ -77,6 +77,21 @@ def read(on: On, query: Query) -> frozenset[int]:
     return frozenset[int]().union(*(query.columns_of(e) for e, _ in on))
 
 
+def equated(condition: Sequence[Expr], query: Query) -> list[tuple[tuple[Expr, ...], bool]]:
+    """The classes of expressions that the conjuncts of a condition equate, each with True if NULLs may be equal too."""
+    classes: list[tuple[tuple[Expr, ...], bool]] = []
+    for conjunct in condition:
+        info = query.info(conjunct)
+        if info is None or info.equal is None:
+            continue
+        pair = (info.equal.left, info.equal.right)
+        met = [c for c in classes if not {*pair}.isdisjoint(c[0])]
+        classes = [c for c in classes if c not in met]
+        together = tuple(dict.fromkeys(e for exprs in (*(exprs for exprs, _ in met), pair) for e in exprs))
+        classes.append((together, info.equal.null_safe or any(safe for _, safe in met)))
+    return classes
+
+
 def _renamed(on: On, named: Mapping[int, Expr], query: Query) -> On | None:
     """The key with each column replaced by the expression that defines it below; None if that is not possible."""
     found = []

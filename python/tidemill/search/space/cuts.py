@@ -6,7 +6,8 @@ made in its pieces, so that only these rows are merged. And cut rows before a ch
 change, so that one read serves both (Tempura 5.3 has this for whole snapshots); or the other way round if a state or
 the view's content has the rows before.
 
-A join with a change asks for the rows of some keys too: of a state it needs those that the change can meet.
+A join with a change asks for the rows of some keys too: of a state, and of groups or partitions, it needs those that
+the change can meet.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from functools import cache, partial
 from itertools import product
 
 from tidemill.memo.memo import Expression, Memo
-from tidemill.plan.expr import Expr
 from tidemill.plan.keys import KeyRequest, read, request_below
 from tidemill.plan.ops import (
     Filter,
@@ -40,7 +40,8 @@ from tidemill.plan.ops import (
     Unsign,
 )
 from tidemill.plan.props import equi_keys
-from tidemill.rule.match import Match
+from tidemill.rule.match import Match, Relation
+from tidemill.rule.reduction import Reduction, met_column, reduction
 from tidemill.search.space.seed import READ_RESULT
 from tidemill.tvr.form import DELTA, SNAPSHOT, Form, Span, Time, at
 
@@ -61,8 +62,8 @@ class _Cut:
 
 
 def push_cuts(memo: Memo) -> None:
-    """Adds to the groups of cuts the other ways to compute them, and cuts of states to joins with changes."""
-    _cut_joined_states(memo)
+    """Adds to the groups of cuts the other ways to compute them, and cuts of what changes are joined with."""
+    _cut_joined(memo)
     cuts: dict[_Cut, int] = {}
     kept: set[_Cut] = set()
     passing = cache(partial(_passing, memo))
@@ -168,8 +169,9 @@ def _is_of_content(memo: Memo, group: int) -> bool:
     return any(isinstance(e.op, ResultScan) for e in memo.group(group).expressions)
 
 
-def _cut_joined_states(memo: Memo) -> None:
-    """Adds joins of changes with those rows of states that have a key of the change: fewer rows are merged."""
+def _cut_joined(memo: Memo) -> None:
+    """Adds joins of changes with those rows of states, groups and partitions that have a key of the change: fewer rows
+    are merged, or brought together."""
     for group in [*memo.live_groups()]:
         for e in [e for e in group.expressions if isinstance(e.op, Join)]:
             assert isinstance(e.op, Join)
@@ -183,25 +185,33 @@ def _cut_joined_states(memo: Memo) -> None:
 
 
 def _met(memo: Memo, e: Expression, change: int, n: int, about: tuple[int, Form] | None) -> int:
-    """The group of a join's input `n`, cut by the keys of the input `change` if it is merged from pieces of a state."""
+    """The group of a join's input `n`, cut by the keys of the input `change` if it is merged from pieces of a state, or
+    brings rows of one key together."""
     assert isinstance(e.op, Join)
     rows, changed = memo.find(e.inputs[n]), memo.find(e.inputs[change])
     of = memo.group(changed).about
-    if n == change or about is None or of is None or about[1].kind != SNAPSHOT or not _is_merged(memo, rows):
+    if n == change or about is None or of is None or about[1].kind != SNAPSHOT:
         return rows
-    near, far = (frozenset(memo.tvrs[number].props.columns) for number in (of[0], about[0]))
-    pairs = equi_keys(e.op.condition, near, far, memo.query)
-    named = [(_met_column(memo, about[0], here, there), here, there) for here, there, _ in pairs]
-    if not named:
+    if _is_merged(memo, rows):
+        asked = _met_in_a_state(memo, e.op, of[0], about[0])
+    elif not memo.tvrs[of[0]].props.reproducible:
+        return rows  # the keys might be those of another answer
+    else:
+        match = Match(memo, about[0], *memo.tvrs[about[0]].expressions[0])
+        asked = reduction(match, e.op.condition, match.relation, Relation(memo, of[0], memo.timeline.whole))
+    if asked is None:
         return rows
-    wanted = memo.part(Keys((tuple((c, here) for c, here, _ in named),)), (changed,), RULE, e.pack)
+    wanted = memo.part(Keys((asked.named,)), (changed,), RULE, e.pack)
+    return memo.part(KeyFilter(asked.on, asked.nulls), (rows, wanted), RULE, e.pack)
+
+
+def _met_in_a_state(memo: Memo, op: Join, number: int, kept: int) -> Reduction | None:
+    """The rows of a kept relation that can meet rows of another one, by all that a join equates directly."""
+    near, far = (frozenset(memo.tvrs[i].props.columns) for i in (number, kept))
+    pairs = equi_keys(op.condition, near, far, memo.query)
+    named = [(met_column(memo.columns, kept, here, there), here, there) for here, there, _ in pairs]
     on = tuple((there, c) for c, _, there in named)
-    return memo.part(KeyFilter(on, any(safe for *_, safe in pairs)), (rows, wanted), RULE, e.pack)
-
-
-def _met_column(memo: Memo, number: int, here: Expr, there: Expr) -> int:
-    """The column for the values of an expression that a join equates with one over a relation."""
-    return memo.columns.fresh(("met", number, there), memo.columns.type_of(here), "key")
+    return Reduction(tuple((c, here) for c, here, _ in named), on, any(safe for *_, safe in pairs)) if on else None
 
 
 def _is_merged(memo: Memo, rows: int) -> bool:
