@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from tidemill.search.choose.sharing import share
 from tidemill.search.contract.run_kinds import PlanKind
 from tidemill.search.contract.run_plan import read_by
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan
@@ -14,7 +15,7 @@ from tidemill.tvr.form import SNAPSHOT, Span, at
 
 
 def full(task: PlanningTask, reason: str, states: Collection[str] | None = None) -> ExplainedPlan:
-    """The plan of a full run: first the states, then the result, all from the sources.
+    """The plan of a full run: the states and the result, all from the sources, each from what is written before it.
 
     `states`: names of the states to make, by default those worth keeping, which takes a search of its own. States that
     the enabled rules cannot make are left out.
@@ -22,10 +23,16 @@ def full(task: PlanningTask, reason: str, states: Collection[str] | None = None)
     space = task.space([task.request.unchanged] * len(task.request.steps), Kept({}))
     if states is None:
         states = frozenset() if task.request.policy == "FULL" else task.worth_keeping()
-    run = task.assembly(space, task.extractor(space, past=False))
-    for candidate in space.candidates:
-        if candidate.name in states:
-            run.base(candidate)
+    kept = [c for c in space.candidates if c.name in states]
+    written = written_once((c.name, base(space.memo, c, space.now)) for c in kept)
+    extractor = task.extractor(space, past=False, followed=written)
+    result = space.memo.form(space.root, at(SNAPSHOT, space.now))
+    demands = [group for group in (*written.written, result) if extractor.best(group) is not None]
+    share(extractor, demands, 0)
+    run = task.assembly(space, extractor)
+    run.once(demands, lambda group: [run.base(c) for c in space.named(written.written[group])])
+    for candidate in kept:
+        run.base(candidate)
     run.result(task.told_from)
     rival = Alternative(RECOMPUTE, (RECOMPUTE,), (run.cost,))
     return run.plan("FULL", reason, lambda: [rival], task.own_point, chosen=task.request.choice)
