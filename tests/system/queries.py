@@ -140,8 +140,18 @@ def _select_from(
     return _Block(text, text, outputs)
 
 
-def _aggregate(draw: DrawFn, source: str, columns: Sequence[Column], *, exact: bool, ordered: bool = False) -> _Block:
-    keys = [draw(st.sampled_from(TYPES if ordered else GROUPS)) for _ in range(draw(st.integers(0, 2)))]
+def _aggregate(
+    draw: DrawFn,
+    source: str,
+    columns: Sequence[Column],
+    *,
+    exact: bool,
+    ordered: bool = False,
+    by: Sequence[str] | None = None,
+) -> _Block:
+    """`by`: the types of the keys; None: any."""
+    some = TYPES if ordered else GROUPS
+    keys = by if by is not None else [draw(st.sampled_from(some)) for _ in range(draw(st.integers(0, 2)))]
     groups = [scalar(draw, columns, t, 1) for t in keys]
     grouped = [Output(spelled(k, t), t) for k, t in zip(groups, keys, strict=True)]
     calls = [aggregate(draw, columns, exact=exact) for _ in range(draw(st.integers(1, 3)))]
@@ -327,9 +337,11 @@ def _columns(alias: str) -> list[Column]:
 
 
 def _nested(draw: DrawFn) -> _Block:
+    """A sub-query: groups, by the type of join keys every other time, or rows."""
     source, columns = _from(draw, 0)
     if draw(st.booleans()):
-        return _aggregate(draw, source, columns, exact=True)
+        by = [KEY] if draw(st.booleans()) else None
+        return _aggregate(draw, source, columns, exact=True, by=by)
     return _select_from(draw, source, columns, [KEY, *(draw(st.sampled_from(EVERY)) for _ in range(2))])
 
 

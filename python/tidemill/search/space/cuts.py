@@ -19,6 +19,7 @@ from functools import cache, partial
 from itertools import product
 
 from tidemill.memo.memo import Expression, Memo
+from tidemill.plan.expr import Expr
 from tidemill.plan.keys import KeyRequest, read, request_below
 from tidemill.plan.ops import (
     Filter,
@@ -43,7 +44,7 @@ from tidemill.plan.props import equi_keys
 from tidemill.rule.match import Match, Relation
 from tidemill.rule.reduction import Reduction, met_column, reduction
 from tidemill.search.space.seed import READ_RESULT
-from tidemill.tvr.form import DELTA, SNAPSHOT, Form, Span, Time, at
+from tidemill.tvr.form import DELTA, SNAPSHOT, Span, Time, at
 
 RULE = "cut"
 INTO_STATES = frozenset({"inner", "left", "semi", "anti", "existence"})
@@ -172,6 +173,7 @@ def _is_of_content(memo: Memo, group: int) -> bool:
 def _cut_joined(memo: Memo) -> None:
     """Adds joins of changes with those rows of states, groups and partitions that have a key of the change: fewer rows
     are merged, or brought together."""
+    asked = cache(partial(_asked, memo))
     for group in [*memo.live_groups()]:
         for e in [e for e in group.expressions if isinstance(e.op, Join)]:
             assert isinstance(e.op, Join)
@@ -179,37 +181,34 @@ def _cut_joined(memo: Memo) -> None:
             changes = [n for n, about in enumerate(abouts) if about is not None and about[1].kind == DELTA]
             if len(changes) != 1 or (e.op.kind not in INTO_STATES or (e.op.kind != "inner" and changes != [0])):
                 continue
-            inputs = [_met(memo, e, changes[0], n, about) for n, about in enumerate(abouts)]
+            (change,) = changes
+            by, changed = abouts[change], memo.find(e.inputs[change])
+            assert by is not None
+            inputs = list(map(memo.find, e.inputs))
+            for n, (rows, about) in enumerate(zip(inputs, abouts, strict=True)):
+                if n == change or about is None or about[1].kind != SNAPSHOT:
+                    continue
+                found = asked(e.op.condition, about[0], by[0], _is_merged(memo, rows))
+                if found is not None:
+                    wanted = memo.part(Keys((found.named,)), (changed,), RULE, e.pack)
+                    inputs[n] = memo.part(KeyFilter(found.on, found.nulls), (rows, wanted), RULE, e.pack)
             if inputs != [memo.find(i) for i in e.inputs]:
                 memo.put(group.number, e.op, tuple(inputs), RULE, e.pack)
 
 
-def _met(memo: Memo, e: Expression, change: int, n: int, about: tuple[int, Form] | None) -> int:
-    """The group of a join's input `n`, cut by the keys of the input `change` if it is merged from pieces of a state, or
-    brings rows of one key together."""
-    assert isinstance(e.op, Join)
-    rows, changed = memo.find(e.inputs[n]), memo.find(e.inputs[change])
-    of = memo.group(changed).about
-    if n == change or about is None or of is None or about[1].kind != SNAPSHOT:
-        return rows
-    if _is_merged(memo, rows):
-        asked = _met_in_a_state(memo, e.op, of[0], about[0])
-    elif not memo.tvrs[of[0]].props.reproducible:
-        return rows  # the keys might be those of another answer
-    else:
-        match = Match(memo, about[0], *memo.tvrs[about[0]].expressions[0])
-        asked = reduction(match, e.op.condition, match.relation, Relation(memo, of[0], memo.timeline.whole))
-    if asked is None:
-        return rows
-    wanted = memo.part(Keys((asked.named,)), (changed,), RULE, e.pack)
-    return memo.part(KeyFilter(asked.on, asked.nulls), (rows, wanted), RULE, e.pack)
+def _asked(memo: Memo, condition: tuple[Expr, ...], of: int, by: int, merged: bool) -> Reduction | None:
+    """The rows of a relation that a change of another one asks for in a join; None if it needs all.
 
-
-def _met_in_a_state(memo: Memo, op: Join, number: int, kept: int) -> Reduction | None:
-    """The rows of a kept relation that can meet rows of another one, by all that a join equates directly."""
-    near, far = (frozenset(memo.tvrs[i].props.columns) for i in (number, kept))
-    pairs = equi_keys(op.condition, near, far, memo.query)
-    named = [(met_column(memo.columns, kept, here, there), here, there) for here, there, _ in pairs]
+    `merged`: they are merged from pieces of a state, which rows of any key can be read from.
+    """
+    if not merged:
+        if not memo.tvrs[by].props.reproducible:
+            return None  # the keys might be those of another answer
+        match = Match(memo, of, *memo.tvrs[of].expressions[0])
+        return reduction(match, condition, match.relation, Relation(memo, by, memo.timeline.whole))
+    near, far = (frozenset(memo.tvrs[i].props.columns) for i in (by, of))
+    pairs = equi_keys(condition, near, far, memo.query)
+    named = [(met_column(memo.columns, of, here, there), here, there) for here, there, _ in pairs]
     on = tuple((there, c) for c, _, there in named)
     return Reduction(tuple((c, here) for c, here, _ in named), on, any(safe for *_, safe in pairs)) if on else None
 
