@@ -14,12 +14,12 @@ QUERIES = {
     "null_safe": f"SELECT a.k, a.y, g.n, g.low FROM asked a JOIN {GROUPS} g ON a.k <=> g.k",
     "padded": f"SELECT a.k, a.y, g.total FROM asked a LEFT JOIN {GROUPS} g ON a.k = g.k AND g.n > 1",
     "correlated": "SELECT k, y FROM asked a WHERE y > (SELECT avg(x) FROM facts f WHERE f.k = a.k)",
-    "without": "SELECT k, y FROM asked a WHERE NOT EXISTS (SELECT 1 FROM facts f WHERE f.k = a.k AND f.x > a.y)",
+    "without": f"SELECT k, y FROM asked a WHERE NOT EXISTS (SELECT 1 FROM {GROUPS} g WHERE g.k = a.k AND g.low > a.y)",
     "ranked": """SELECT a.y, r.k, r.x, r.place FROM asked a
                  JOIN (SELECT k, x, rank() OVER (PARTITION BY k ORDER BY x) AS place FROM facts) r ON a.k = r.k""",
     "by_doubles": """SELECT a.y, g.d, g.n FROM asked a
                      JOIN (SELECT d, count(*) AS n FROM facts GROUP BY d) g ON a.d = g.d""",
-    "by_words": """SELECT a.y, g.n FROM asked a
+    "by_words": """SELECT a.y, g.n FROM (SELECT y, s COLLATE UTF8_LCASE AS s FROM asked) a
                    JOIN (SELECT s COLLATE UTF8_LCASE AS s, count(*) AS n FROM facts GROUP BY 1) g ON a.s = g.s""",
 }
 CHANGES = (
