@@ -23,6 +23,9 @@ from tidemill.calibrate.measure import Measure, Measured
 POLICY = os.environ.get("TIDEMILL_BENCH_POLICY", "AUTO").replace("STRICT", "INCREMENTAL")
 FORMATS = ("delta", "parquet")
 SIDE_BY_SIDE = 4
+COSTS = ("estimated_cost", "measured_cost", "cpu_ms", "duration_ms", "jobs", "rows_read")
+SHOWN = ("kind", "reason", "methods", *COSTS)
+"""The columns of REFRESH that are noted of each view."""
 CONFS = {"spark.sql.session.timeZone": "UTC"}
 
 
@@ -108,7 +111,7 @@ def note(
     of_views = []
     for row in rows:
         name = str(row["view"]).rsplit(".", 1)[1]
-        own = {key: row.get(key) for key in ("kind", "reason", "methods", "cpu_ms", "duration_ms", "jobs", "rows_read")}
+        own = {key: row.get(key) for key in SHOWN}
         full = plain[name]
         of_views.append(
             {"view": name, "layer": layers[name], **own, "full_cpu_ms": full.cpu_ms, "full_rows_read": full.rows_read}

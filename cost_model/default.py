@@ -12,7 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import assert_never
 
-from tidemill.cost.costing import BROADCAST_ROWS, PAGE_ROWS, Constant, CpuMs, Facts, OperatorWork, Read, RowCount
+from tidemill.cost.costing import (
+    BROADCAST_ROWS,
+    PAGE_ROWS,
+    RESULT_PAGE_ROWS,
+    Constant,
+    CpuMs,
+    Facts,
+    OperatorWork,
+    Read,
+    RowCount,
+)
 from tidemill.plan.expr import Handle
 from tidemill.plan.ops import (
     Aggregate,
@@ -68,7 +78,8 @@ ANY_ORDER, SUMS = frozenset({"min", "max", "count"}), frozenset({"sum", "avg"})
 SORT_PASSES = 2
 """Passes over a row (`row`) to keep the first rows of an order."""
 
-
+USUAL = ("long", "integer", "decimal(12,2)", "double", "date", "string", "string")
+"""Types of the columns of a row that is saved, where nobody knows them."""
 PER_ROW = "ms/row"
 
 
@@ -94,11 +105,15 @@ class DefaultCostModel:
     tree: float = _constant(4e-4, PER_ROW, "a value of a moving frame is computed from a tree over the partition")
     probe: float = _constant(1.5e-5, PER_ROW, "a row is looked up in a hash table that was broadcast")
     shuffle: float = _constant(2e-4, PER_ROW, "a row goes through an exchange")
-    write: float = _constant(3.5e-4, PER_ROW, "a row of a state or of what a run saves is written")
+    write: float = _constant(5e-5, PER_ROW, "a row is written, of one column")
+    encode: float = _constant(5e-5, PER_ROW, "one more column of it is written: a number, a date, a decimal")
+    encode_text: float = _constant(1e-4, PER_ROW, "one more column of it is written: a text, or anything nested")
+    copy: float = _constant(2e-5, PER_ROW, "a column of a row is moved, on a page of which other rows are cut out")
     order: float = _constant(1e-3, PER_ROW, "a row of a state is written in the order of a column, on small pages")
     kept: float = _constant(1.4e-4, PER_ROW, "a row of a state, of the result or of what a run saved is read")
     file: float = _constant(1.0, "ms/file", "one more file of a state, or of a source's snapshot, is opened")
     step: float = _constant(30.0, "ms/step", "one more step, however little it reads and writes")
+    job: float = _constant(10.0, "ms/job", "few rows are written, or one more job applies the view's change")
     exchange: float = _constant(8.0, "ms/exchange", "rows are exchanged once more within a step, however few")
     source: float = _constant(5.0, "ms/source", "one more snapshot of a source is opened")
     noise: float = _constant(100.0, "ms", "differences below the noise of a few jobs say nothing", measured=False)
@@ -223,9 +238,17 @@ class DefaultCostModel:
 
     def _values(self, columns: Sequence[int], query: Query) -> float:
         """Milliseconds per row to read its columns, without the first number."""
-        types = [query.columns[c].type if c in query.columns else "long" for c in columns]
-        texts = sum(1 for t in types if t in {"string", "binary"} or t.startswith("{"))
+        return self._decoded([query.columns[c].type if c in query.columns else "long" for c in columns])
+
+    def _decoded(self, types: Sequence[str]) -> float:
+        """Milliseconds per row to read columns of these types, without the first number."""
+        texts = _texts(types)
         return texts * self.text + max(0, len(types) - texts - 1) * self.value
+
+    def _encoded(self, types: Sequence[str]) -> float:
+        """Milliseconds per row to write columns of these types."""
+        texts = _texts(types)
+        return self.write + texts * self.encode_text + max(0, len(types) - texts - 1) * self.encode
 
     def _grouping(self, rows: float, groups: float, columns: int) -> CpuMs:
         """Milliseconds to bring rows together by key; each task combines its own rows first."""
@@ -285,7 +308,26 @@ class DefaultCostModel:
 
     def save(self, rows: float) -> CpuMs:
         """CPU milliseconds to write `rows` rows in a step of their own."""
-        return CpuMs(self.step + rows * self.write)
+        return CpuMs(self.step + rows * self._encoded(USUAL))
+
+    def writing(self, rows: float, types: Sequence[str]) -> CpuMs:
+        """CPU milliseconds to write `rows` rows, with columns of these types, in a job of their own."""
+        return CpuMs(self.job + rows * self._encoded(types))
+
+    def searching(self, rows: float, types: Sequence[str], wanted: float) -> CpuMs:
+        """CPU milliseconds of a job that finds `wanted` rows among `rows` rows by columns of these types."""
+        reading = self.scan + self._decoded(types) + self.probe
+        return CpuMs(self.job + self.exchange + rows * reading + wanted * self.hash)
+
+    def cutting(self, rows: float, types: Sequence[str], gone: float) -> CpuMs:
+        """CPU milliseconds of a job that copies files of `rows` rows without `gone` of them; other pages cost nothing."""
+        return CpuMs(self.job + min(rows, gone * RESULT_PAGE_ROWS) * len(types) * self.copy)
+
+    def rewriting(self, rows: float, after: float, types: Sequence[str], *, grouped: bool) -> CpuMs:
+        """CPU milliseconds of a job that reads `rows` rows, and writes those that stay or come."""
+        reading = self.scan + self._decoded(types) + self.probe
+        counting = self._grouping(rows, after, len(types)) if grouped else self.exchange
+        return CpuMs(self.writing(after, types) + rows * reading + counting)
 
     def load(self, rows: float) -> CpuMs:
         """CPU milliseconds to read `rows` rows from one file."""
@@ -293,7 +335,7 @@ class DefaultCostModel:
 
     def merging(self, files: float, rows: float, merged: float) -> CpuMs:
         """CPU milliseconds of a step that reads `rows` rows of a state and writes `merged` rows."""
-        return CpuMs(self.step + self.reading(files, rows) + merged * self.write)
+        return CpuMs(self.reading(files, rows) + self.save(merged))
 
     def ordering(self, rows: float) -> CpuMs:
         """Additional CPU milliseconds to write `rows` rows of a state in an order, on small pages."""
@@ -305,6 +347,11 @@ def _looked_at(facts: Facts, scan: StateScan, keys: float) -> float:
     rows = facts.kept_rows(scan)
     segments = min(rows, facts.segments(scan.name))
     return segments + min(rows - segments, keys * PAGE_ROWS)
+
+
+def _texts(types: Sequence[str]) -> int:
+    """The number of types whose values are texts, or nested."""
+    return sum(1 for t in types if t.startswith(("string", "binary", "{")))
 
 
 def _searches(query: Query, condition: object) -> bool:

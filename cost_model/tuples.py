@@ -79,6 +79,22 @@ class TuplesCostModel(DefaultCostModel):
         """Zero: not counted."""
         return CpuMs(0.0)
 
+    def writing(self, rows: float, types: Sequence[str]) -> CpuMs:
+        """Zero: not counted."""
+        return CpuMs(0.0)
+
+    def searching(self, rows: float, types: Sequence[str], wanted: float) -> CpuMs:
+        """Zero: not counted."""
+        return CpuMs(0.0)
+
+    def cutting(self, rows: float, types: Sequence[str], gone: float) -> CpuMs:
+        """Zero: not counted."""
+        return CpuMs(0.0)
+
+    def rewriting(self, rows: float, after: float, types: Sequence[str], *, grouped: bool) -> CpuMs:
+        """Zero: not counted."""
+        return CpuMs(0.0)
+
     def load(self, rows: float) -> CpuMs:
         """Zero: not counted."""
         return CpuMs(0.0)

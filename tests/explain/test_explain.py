@@ -176,7 +176,8 @@ def test_the_rows_to_read_are_told(run: ExplainedPlan) -> None:
 def test_cost_shows_the_dearest_step_first(run: ExplainedPlan) -> None:
     text = explained(run, "COST")
     own = [float(found) for found in re.findall(r"^ +([\d.]+) +\d+% ", text, re.MULTILINE)]
-    assert len(own) == len(run.explanation.used)
+    assert len(own) == len(run.explanation.used) + len(run.explanation.jobs)
+    assert re.search(r": write delta$", text, re.MULTILINE)
     assert own == sorted(own, reverse=True)
     assert f"priced {run.estimated:.3f}" in text
     assert all(f"best of pack {pack} " in text for pack in PACKS)

@@ -11,9 +11,10 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle, location_of, newest_entry
+from tidemill.cost.costing import RESULT_PAGE_ROWS
 from tidemill.errors import TidemillError
 from tidemill.runtime.content import apply, leaving
-from tidemill.runtime.content.jobs import RESULT_PAGE_ROWS, SparkJobs, Written
+from tidemill.runtime.content.jobs import SparkJobs, Written
 from tidemill.runtime.content.leaving import Found, Left, ResultColumn, may_hold, observed_columns
 
 Refresh = Callable[..., Row]

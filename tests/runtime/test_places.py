@@ -12,7 +12,8 @@ from pyspark.sql import Row, SparkSession
 from tests.conftest import Oracle
 from tidemill.plan.expr import ONE, Col, Lit, fn
 from tidemill.runtime.content import apply, leaving
-from tidemill.runtime.content.places import FILE_PLACES, MOST_FILES, PLACE, PLACES, Places
+from tidemill.runtime.content.places import FILE_PLACES, PLACE, PLACES, Places
+from tidemill.search.contract.stored import MOST_PLACED_FILES
 from tidemill.wire import nodes, questions
 from tidemill.wire.nodes import WireNode
 
@@ -82,7 +83,7 @@ def test_what_is_no_row_of_the_content_has_no_place(old: WireNode) -> None:
 
 def test_files_that_cannot_be_told_apart_or_are_many() -> None:
     plan = net(counted(NEW, 1), counted(cut(content("k", "x")), -1))
-    many = [{**FILES[0], "path": f"file:/v/{n}"} for n in range(MOST_FILES + 1)]
+    many = [{**FILES[0], "path": f"file:/v/{n}"} for n in range(MOST_PLACED_FILES + 1)]
     for files in ([], [FILES[0], {**FILES[0], "path": "file:/v/p=1/part-0.parquet"}], many):
         assert Places(files).netting(plan, COLUMNS) is None
 

@@ -12,7 +12,7 @@ from tests.search.test_planner import SOURCES, SUMS, change
 from tidemill.plan.change import SourceChange
 from tidemill.search.contract.past import Past, PastRun
 from tidemill.search.contract.request import PlanRequest, UpcomingPoint
-from tidemill.search.contract.stored import Piece
+from tidemill.search.contract.stored import Layout, Piece
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.search.service import plan_cache
 from tidemill.search.service.plan_cache import PlanCache
@@ -89,6 +89,7 @@ def test_runs_alike_are_planned_once() -> None:
         {"sources": {1: change()}},
         {"states": frozenset(), "pieces": {}},
         {"rows": 5.0},
+        {"layout": Layout(1, 1e6)},
         {"policy": "STRICT"},
         {"full_reason": "REQUESTED"},
         {"refill": "FIRST"},
@@ -142,3 +143,12 @@ def test_files_of_a_source_count_as_sizes() -> None:
     few, more, many = (request({0: change(files=files)}) for files in (2.0, 3.0, 80.0))
     assert planner.searches(few, more) == 1
     assert planner.searches(many) == 1
+
+
+def test_another_way_of_applying_is_planned_anew() -> None:
+    """As rows may be marked, or no key is known, or the content is small; a content that grew a little is alike."""
+    planner, layout = Planner(), Layout(2, 1e8, ("#9",))
+    grown = [replace(layout, files=3, bytes=1.5e8), layout]
+    assert planner.searches(request(layout=layout), *(request(layout=other) for other in grown)) == 1
+    for other in (replace(layout, marks=True), replace(layout, keys=None), replace(layout, bytes=1e5)):
+        assert planner.searches(request(layout=other)) == 1

@@ -86,6 +86,10 @@ def test_what_runs_took_decides_where_that_is_known_of_both_sides() -> None:
     assert plan.kind == "INCREMENTAL"
     assert plan.rejected == pytest.approx(50 * whole)
     assert planned(EXTREMA, many, past=Past(known[:1])).kind == "FULL"
+    # Of one kind alone, half of its error, as a logarithm, counts for the other kind too.
+    error = (part / whole) ** 2
+    assert planned(EXTREMA, many, past=Past([PastRun("FULL", whole, 0.8 * error * whole)])).kind == "FULL"
+    assert planned(EXTREMA, many, past=Past([PastRun("FULL", whole, 1.2 * error * whole)])).kind == "INCREMENTAL"
     few = planned(EXTREMA)
     known = [PastRun("FULL", whole, 0.6 * whole), PastRun("INCREMENTAL", few.estimated, 9 * few.estimated)]
     plan = planned(EXTREMA, past=Past(known))
@@ -390,7 +394,8 @@ def test_a_plan_is_estimated_as_it_was_found(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(task, "cheapest", noted)
     plan = planned("join full [(#0 = #2)]\n" + T + U, policy="STRICT")
     assert "shared" in {step.target for step in plan.steps}
-    assert plan.estimated == pytest.approx(found[0].cost[0])
+    beside = sum(job.cost for job in plan.explanation.jobs)
+    assert plan.estimated == pytest.approx(found[0].cost[0] + beside)
 
 
 def test_a_table_of_many_small_files_is_not_compared_as_a_whole() -> None:

@@ -154,7 +154,7 @@ def _planned_steps(why: Explanation, run: int) -> list[dict[str, Any]]:
 
 
 def _steps(why: Explanation) -> list[dict[str, Any]]:
-    """The steps of a plan, one per group; inputs come before their readers."""
+    """The steps of a plan, one per group, and the jobs beside them; inputs come before their readers."""
     memo = why.space.memo
     printer = Printer(memo.query, memo.columns.name)
     numbers: dict[int, int] = {}
@@ -191,6 +191,24 @@ def _steps(why: Explanation) -> list[dict[str, Any]]:
 
     for used in why.used:
         visit(used)
+    for job in why.jobs:
+        before = len(steps) - 1 if job.group is None else numbers.get(memo.find(job.group))
+        about = None if job.group is None else memo.group(job.group).about
+        form = about[1].kind.name if about else "delta"
+        steps.append(
+            {
+                "id": len(steps),
+                "operator": job.name,
+                "inputs": [] if before is None else [before],
+                "rule": "write",
+                "pack": CORE,
+                "form": FORM_NAMES.get(form, form),
+                "reads": [],
+                "saves": None,
+                "rows": round(job.rows),
+                "cost": round(job.cost, 3),
+            }
+        )
     return steps
 
 

@@ -18,7 +18,7 @@ from tidemill.runtime.view.record import RunRecord, StoredState
 from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.contract.request import PlanRequest, UpcomingPoint, planned_with
 from tidemill.search.contract.run_plan import RunPlan, StateSpec
-from tidemill.search.contract.stored import HELD
+from tidemill.search.contract.stored import HELD, Layout
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.search.service.plan_cache import PlanCache
 from tidemill.search.service.planner import plan_run
@@ -63,9 +63,19 @@ def _request(
         before={n: s.before for n, s in states.items() if s.before is not None},
         held=held,
         rows=None if head is None or head.rows is None else float(head.rows),
+        layout=_layout(situation),
         held_rows=float(sum(p.rows for p in head.held)) if head is not None else 0.0,
         meaning="\n".join(f"{name}={value}" for name, value in sorted(situation.terms.captured.items())),
     )
+
+
+def _layout(situation: Situation) -> Layout | None:
+    """Returns the files of the content; None if there are none, as before the initial load."""
+    head = situation.head
+    if head is None or not head.files:
+        return None
+    size = float(sum(int(f["bytes"]) for f in head.files))
+    return Layout(len(head.files), size, head.keys, situation.terms.marks_rows)
 
 
 def _written(situation: Situation, request: PlanRequest) -> PlanRequest:
@@ -246,7 +256,7 @@ def steady(situation: Situation, states: frozenset[str]) -> Situation:
     kept = {name: replace(known.get(name, nothing), run=None, before=None) for name in states}
     head = RunRecord(0, row, 0, 0, (), kept, situation.sources_at(), situation.fingerprint, situation.functions)
     if situation.head is not None:
-        head = replace(head, rows=situation.head.rows)
+        head = replace(head, rows=situation.head.rows, files=situation.head.files, keys=situation.head.keys)
     return replace(situation, head=head, changes=changes, between=(), positions=(situation.new, situation.new))
 
 

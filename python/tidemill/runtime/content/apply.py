@@ -23,13 +23,11 @@ from tidemill.runtime.content.jobs import SparkJobs, Written
 from tidemill.runtime.content.leaving import File, Found, Left, ResultColumn, Search, may_hold, same_values
 from tidemill.runtime.content.row_expressions import Ids, is_negative, is_positive, observed_sum, partition_text
 from tidemill.runtime.storage.files import child
+from tidemill.search.contract.stored import SMALL_RESULT_BYTES
 from tidemill.wire import nodes
 from tidemill.wire.nodes import WireNode
 
 MEBIBYTE = 1 << 20
-# Below this size rewriting everything (one job) is as cheap as a search for the rows that leave (two jobs) and a copy
-# without them (one): some 15,000 rows are grouped and encoded in the time that two more jobs take.
-SMALL_RESULT_BYTES = MEBIBYTE // 4
 # A run merges small files once there are this many.
 CROWD = 8
 TARGET_FILE_BYTES = 32 * MEBIBYTE

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
-from tidemill.cost.costing import PAGE_ROWS
+from tidemill.cost.costing import PAGE_ROWS, RESULT_PAGE_ROWS
 from tidemill.cost.guesses import FILE_ROW_BYTES
 from tidemill.runtime.before import sessions
 from tidemill.runtime.content.row_expressions import partition_text
@@ -16,9 +16,6 @@ from tidemill.wire.nodes import WireNode
 
 FILE_ROWS = 1_000_000
 """Most rows of a result file. A run that takes one row out of a file copies the bytes of all others."""
-RESULT_PAGE_ROWS = 4_000
-"""Most rows of a page of a result file. With 1,000, writing takes a third longer and reading two thirds; with 4,000, a
-thirtieth and an eighth, of four narrow columns that compress well."""
 FEW_ROWS = 5_000
 """Most rows of a step that come to the driver: it keeps them in memory for later steps, and writes their file without a
 Spark job."""

@@ -17,6 +17,7 @@ from tidemill.plan.expr import ONE, ZERO, Col, Expr, Lit, fn
 from tidemill.plan.grouping import identity, is_plain
 from tidemill.runtime.content.jobs import SparkJobs
 from tidemill.runtime.content.row_expressions import Ids, is_negative, observed_sum, observed_values
+from tidemill.search.contract.stored import MOST_FOUND
 from tidemill.wire import nodes
 from tidemill.wire.nodes import WireNode
 
@@ -27,8 +28,6 @@ MOST_COLUMNS = 4
 """Most columns that are observed. Each costs three aggregates over the delta."""
 BOUNDED = {"byte", "short", "integer", "long", "date", "string"}
 """Types of columns of which files tell bounds."""
-MOST_FOUND = 50_000
-"""Most rows whose places are collected; beyond, touched files are rewritten by a join."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,15 @@ from itertools import accumulate
 
 from tidemill.runtime.content.jobs import SparkJobs
 from tidemill.runtime.content.leaving import File
+from tidemill.search.contract.stored import FEW_MARKED
 
-FEW = 10
-"""Rows are marked if there are so many times as many in the result."""
 WORN = 8
 """A file is rewritten once one row in so many is marked, when a run marks more."""
 
 
 def pays(deletes: int, content: float) -> bool:
     """Returns True if few rows leave a result with `content` rows."""
-    return 0 < FEW * deletes <= content
+    return 0 < FEW_MARKED * deletes <= content
 
 
 def marked(

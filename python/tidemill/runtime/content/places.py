@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidemill.plan.expr import ONE, ZERO, Cast, Col, Expr, Lit, fn
-from tidemill.runtime.content.leaving import MOST_FOUND, File, Found, ResultColumn
+from tidemill.runtime.content.leaving import File, Found, ResultColumn
 from tidemill.runtime.content.row_expressions import Ids, is_negative, observed_sum, observed_values
+from tidemill.search.contract.stored import MOST_FOUND, MOST_PLACED_FILES
 from tidemill.wire import nodes
 from tidemill.wire.expressions import named_from_json
 from tidemill.wire.nodes import WireNode
@@ -22,8 +23,6 @@ PLACES = "places"
 """The observation of the places of rows that leave, in the step that writes the delta."""
 PLACE = "_tidemill_place"
 """The field of the place, in what a step writes of the content for later ones."""
-MOST_FILES = 64
-"""Most files of a result whose rows get places: the plan names them, and each row is compared with the names."""
 FILE_PLACES = 1 << 40
 """A place is the number of a file, from 1, times this, plus the number of a row in it."""
 Columns = Sequence[tuple[int, str]]
@@ -59,7 +58,7 @@ class Places:
 
     def __init__(self, files: Sequence[File]) -> None:
         self._paths = {str(f["path"]).rsplit("/", 1)[-1]: str(f["path"]) for f in files}
-        self._possible = 0 < len(files) <= MOST_FILES and len(self._paths) == len(files)
+        self._possible = 0 < len(files) <= MOST_PLACED_FILES and len(self._paths) == len(files)
         self._ids = Ids()
         self._noted: dict[str, dict[str, str]] = {}
 

@@ -62,12 +62,13 @@ class Terms:
     """The parts of a view's statement that every run needs.
 
     `captured`: the settings that give the query its meaning. `cycle`: the arrivals at a source in a cycle, by its name,
-    where EXPECT tells.
+    where EXPECT tells. `marks_rows`: runs may mark rows of a result file in deletion vectors.
     """
 
     policy: Policy
     captured: Mapping[str, str]
     cycle: Mapping[str, ArrivedRows] = field(default_factory=dict)
+    marks_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class Definition:
 
     @property
     def terms(self) -> Terms:
-        return Terms(self.create.policy, self.settings, per_cycle(self.expected))
+        return Terms(self.create.policy, self.settings, per_cycle(self.expected), self.marks_rows)
 
     @property
     def create(self) -> Create:

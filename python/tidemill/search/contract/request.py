@@ -12,7 +12,7 @@ from tidemill.plan.tree import Tree
 from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.contract.run_kinds import Policy
 from tidemill.search.contract.run_plan import StateSpec
-from tidemill.search.contract.stored import Piece
+from tidemill.search.contract.stored import Layout, Piece
 from tidemill.settings import PlannerSettings
 from tidemill.tvr.form import Form, Time
 
@@ -84,6 +84,7 @@ class PlanRequest:
         held: the moment up to which the held change reaches; 0 if there is none.
         held_rows: rows of the held change.
         rows: rows of the content; None if unknown.
+        layout: files of the content; None if unknown.
         meaning: the captured settings that give the query its meaning, as one text; part of the names of states.
         price: of a unit of this run's work.
         point: the number of this run's point in the schedule.
@@ -112,6 +113,7 @@ class PlanRequest:
     held: Time = 0
     held_rows: float = 0.0
     rows: float | None = None
+    layout: Layout | None = None
     meaning: str = ""
     price: float = 1.0
     point: int = 1

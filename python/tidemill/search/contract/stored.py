@@ -1,4 +1,4 @@
-"""Facts about stored states: their pieces, and reads by few keys."""
+"""Facts about what is stored: the pieces of states and reads of them by few keys, and the files of the content."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ from tidemill.cost.costing import PAGE_ROWS, CostModel, CpuMs
 
 HELD = "held"
 """The name of the held change among stored pieces."""
+SMALL_RESULT_BYTES = (1 << 20) // 4
+"""Largest content that is rewritten whole when rows leave it. That is one job, as cheap as a search for these rows (two
+jobs) and a copy without them (one): some 15,000 rows are grouped and encoded in the time that two more jobs take."""
+MOST_FOUND = 50_000
+"""Largest number of leaving rows whose places are collected; beyond, touched files are rewritten by a join."""
+MOST_PLACED_FILES = 64
+"""Largest number of files of a content whose rows get places: the plan names them, and each row is compared with the
+names."""
+FEW_MARKED = 10
+"""Rows are marked if there are so many times as many in the content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +48,19 @@ class KeyedRead:
     def saves(self, rows: float, model: CostModel) -> CpuMs:
         """CPU milliseconds that a look-up saves against reading a base of `rows` rows."""
         return CpuMs(model.load(rows) - model.load(min(rows, self.keys * PAGE_ROWS)))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The files of the view's content, which decide how a change is applied.
+
+    Attributes:
+        files, bytes: their number and size.
+        keys: columns that are a key of the content; None if it is a bag.
+        marks: rows that leave may be marked in deletion vectors.
+    """
+
+    files: int
+    bytes: float
+    keys: tuple[str, ...] | None = None
+    marks: bool = False

@@ -20,7 +20,7 @@ def full(task: PlanningTask, reason: str, states: Collection[str] | None = None)
     `states`: names of the states to make, by default those worth keeping, which takes a search of its own. States that
     the enabled rules cannot make are left out.
     """
-    space = task.space([task.request.unchanged] * len(task.request.steps), Kept({}))
+    space = task.space([task.request.unchanged] * len(task.request.steps), Kept({}, rows=task.kept().rows))
     if states is None:
         states = frozenset() if task.request.policy == "FULL" else task.worth_keeping()
     kept = [c for c in space.candidates if c.name in states]

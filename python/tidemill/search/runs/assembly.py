@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -34,19 +34,29 @@ from tidemill.search.choose.settle import PlannedRun
 from tidemill.search.choose.sharing import Shared
 from tidemill.search.contract.run_kinds import Mode, PlanKind
 from tidemill.search.contract.run_plan import StateSpec, Step, Volume
-from tidemill.search.contract.stored import KeyedRead
+from tidemill.search.contract.stored import KeyedRead, Layout
 from tidemill.search.keep.compaction import Compaction
 from tidemill.search.lower.choices import Choices, NotComputableError
 from tidemill.search.lower.leaves import leaf, read_staged
 from tidemill.search.lower.lowered import Blocks, Lowered, Staged
 from tidemill.search.lower.walk import Lowerer
-from tidemill.search.runs.explanation import Alternative, ExplainedPlan, Explanation, PlannedPoint, SearchStats, Used
+from tidemill.search.runs.applying import Content, leaving_share
+from tidemill.search.runs.explanation import (
+    Alternative,
+    ExplainedPlan,
+    Explanation,
+    Job,
+    PlannedPoint,
+    SearchStats,
+    Used,
+)
 from tidemill.search.runs.inspect import is_net, unable, view_keys
 from tidemill.search.space.orders import keyed_reads
 from tidemill.search.space.seed import RECOMPUTE, Candidate, advance, base, methods_of
 from tidemill.search.space.space import Space
 from tidemill.settings import PACKS
 from tidemill.tvr.form import SNAPSHOT, Span, at
+from tidemill.wire import questions
 
 
 class Assembly:
@@ -56,6 +66,7 @@ class Assembly:
         search: the progress of the search for the plan.
         orders: by a state's name the field to order its base by, if there is one.
         lying: by a state's name the field that its present base is ordered by.
+        layout: files of the view's content; None if unknown.
     """
 
     def __init__(
@@ -67,6 +78,7 @@ class Assembly:
         search: Callable[[], SearchStats],
         orders: Mapping[str, str],
         lying: Mapping[str, str],
+        layout: Layout | None = None,
     ) -> None:
         self.space = space
         self.steps: list[Step] = []
@@ -76,6 +88,7 @@ class Assembly:
         self._search = search
         self._orders = orders
         self._lying = dict(lying)
+        self._layout = layout
         self._used: dict[tuple[int, Expression], Used] = {}
         self._staged: dict[int, Staged] = {}
         self._specs: list[StateSpec] = []
@@ -84,12 +97,13 @@ class Assembly:
         self._compacted: dict[str, Compaction] = {}
         self._behind: set[str] = set()
         self._work: list[OperatorWork] = []
+        self._jobs: list[Job] = []
         self._handling = 0.0
 
     @property
     def cost(self) -> float:
-        """CPU milliseconds of all steps, not priced."""
-        return self._handling + self._model.total(self._work)
+        """CPU milliseconds of all steps and of applying the view's change, not priced."""
+        return self._handling + self._model.total(self._work) + sum(job.cost for job in self._jobs)
 
     def once(self, demands: Sequence[int], keep: Callable[[int], object] = lambda _: None) -> None:
         """Writes the places that the plan of these groups computes once at this run, in order of dependency.
@@ -190,13 +204,20 @@ class Assembly:
         self._staged[number] = Staged(step, tuple((c, f) for c, f, _ in candidate.scan.columns), signed)
         self._extractor.stage(group)
 
+    def _add(self, step: Step, group: int, types: Iterable[str], extractor: Extractor | None = None) -> None:
+        """Adds a step that writes a group's rows, in columns of these types, and possibly counts."""
+        rows = float((extractor or self._extractor).rows(group))
+        self.steps.append(step)
+        if cost := self._model.writing(rows, list(types)):
+            self._jobs.append(Job(f"write {step.name}", rows, cost, group))
+
     def _write(self, candidate: Candidate, mode: Mode, group: int, lowered: Lowered, volume: Volume) -> None:
-        step = _state_step(candidate, mode, lowered, volume)
+        step, rows = _state_step(candidate, mode, lowered, volume), self._extractor.rows(group)
         if mode == "base" and (order := self._orders.get(candidate.name)) is not None:
             step = replace(step, order=order)
             self._lie(candidate, step)
-            self._handling += self._model.ordering(self._extractor.rows(group))
-        self.steps.append(step)
+            self._handling += self._model.ordering(rows)
+        self._add(step, group, [t for _, _, t in candidate.scan.columns])
         # Each row of a base counts 1, so readers of the snapshot need not look at the counts.
         signed = mode == "segment" and lowered.count is not None
         self._stage(candidate, group, self.steps[-1].name, signed)
@@ -213,20 +234,42 @@ class Assembly:
     def hold(self, change: int, mode: Mode) -> None:
         """Writes the net signed change of the view as the held change; `mode`: base or segment."""
         lowered, volume = self.lower(change, net=True)
-        assert lowered.count is not None
-        fields = (*self._query.output, (lowered.count, count_field(name for _, name in self._query.output)))
-        self.steps.append(Step("held", "held", None, mode, lowered.node, fields, volume))
+        self._add(Step("held", "held", None, mode, lowered.node, self._counted(lowered), volume), change, self._types)
 
     def delta(self, change: int) -> None:
-        """Writes the net signed change of the view; it is empty if only states are made anew."""
+        """Writes the net signed change of the view, and applies it; it is empty if only states are made anew."""
         if self.space.changed:
             lowered, volume = self.lower(change, net=True)
         else:
             columns = self.space.memo.tvrs[self.space.root].props.columns
             lowered, volume = self._lowerer(Chosen.making(self._extractor, change)).nothing(columns), Volume()
+        step = Step("delta", "delta", None, None, lowered.node, self._counted(lowered), volume)
+        self._add(step, change, self._types)
+        if self.space.changed:
+            self._apply(change, step)
+
+    def _apply(self, change: int, step: Step) -> None:
+        """Adds the jobs that apply the view's change, which a step writes, to the content."""
+        space, rows = self.space, float(self._extractor.rows(change))
+        used = {space.memo.find(number): used for (number, _), used in self._used.items()}
+        gone = rows * leaving_share(change, used, space.memo, space.facts)
+        columns = {name: space.memo.columns.type(c) for c, name in self._query.output}
+        content = Content.of(
+            space.facts.kept_rows(ResultScan(())), columns, self._layout, view_keys(self._query, space)
+        )
+        read = {step.name, *questions.steps_read(step.plan)}
+        placed = any("result" in questions.leaves_read(s.plan) for s in self.steps if s.name in read)
+        self._jobs += (job for job in content.applying(rows - gone, gone, self._model, placed=placed) if job.cost)
+
+    @property
+    def _types(self) -> list[str]:
+        """Types of the view's columns."""
+        return [self.space.memo.columns.type(c) for c, _ in self._query.output]
+
+    def _counted(self, lowered: Lowered) -> tuple[tuple[int, str], ...]:
+        """The view's columns in signed rows, and the column of their counts."""
         assert lowered.count is not None
-        fields = (*self._query.output, (lowered.count, count_field(name for _, name in self._query.output)))
-        self.steps.append(Step("delta", "delta", None, None, lowered.node, fields, volume))
+        return (*self._query.output, (lowered.count, count_field(name for _, name in self._query.output)))
 
     def result(self, before: float | None) -> None:
         """Writes the whole content; then also its net signed change from the content `before`, given by its rows."""
@@ -236,7 +279,7 @@ class Assembly:
             raise NotComputableError(unable(self.space, extractor, PACKS))
         lowered, volume = self.lower(group, net=False, extractor=extractor)
         output = tuple(self._query.output)
-        self.steps.append(Step("result", "result", None, None, lowered.node, output, volume))
+        self._add(Step("result", "result", None, None, lowered.node, output, volume), group, self._types, extractor)
         if before is not None:
             self._tell(output, before + float(extractor.rows(group)))
 
@@ -308,6 +351,7 @@ class Assembly:
                 self._extractor,
                 self._model.name,
                 used,
+                tuple(self._jobs),
                 self._saves,
                 self._compacted,
                 self._lying,

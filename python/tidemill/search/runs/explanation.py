@@ -26,6 +26,23 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
+class Job:
+    """Work of a run beside its operators: it writes the rows of a step, or applies the view's change to its content.
+
+    Attributes:
+        name: what it does.
+        rows: those that it handles.
+        cost: CPU milliseconds.
+        group: whose rows it writes; None if it applies what earlier jobs wrote.
+    """
+
+    name: str
+    rows: float
+    cost: CpuMs
+    group: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Alternative:
     """The best plan of one pack, with its needs of others; `costs`: CPU milliseconds at each point, not priced."""
 
@@ -62,6 +79,7 @@ class Explanation:
         extractor: its choices, after all steps.
         model: name of the cost model.
         used: the expressions carried out, in the order of the steps.
+        jobs: the work beside them, in order.
         saves: by group the state that keeps its rows.
         compacted: compactions, by state.
         orders: the field that a state's base is ordered by, by state.
@@ -76,6 +94,7 @@ class Explanation:
     extractor: Extractor
     model: str
     used: Sequence[Used]
+    jobs: Sequence[Job]
     saves: Mapping[int, str]
     compacted: Mapping[str, Compaction]
     orders: Mapping[str, str]

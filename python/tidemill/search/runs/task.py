@@ -172,7 +172,8 @@ class PlanningTask:
             stopped = Stopped.TIME_LIMIT if self._cut_off else space.explored.stopped
             return SearchStats(time.monotonic() - self._started, stopped)
 
-        return Assembly(self.request.query, self.model, space, extractor, search, self._orders, self._lying)
+        request, orders = self.request, self._orders
+        return Assembly(request.query, self.model, space, extractor, search, orders, self._lying, request.layout)
 
     def compact(self, run: Assembly, followed: Sequence[Candidate]) -> None:
         """Compacts the states that a run follows, where that is due."""

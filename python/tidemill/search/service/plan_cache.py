@@ -80,6 +80,7 @@ def _kind(request: PlanRequest) -> str:
         "sources": sorted((n, _happened(change)) for n, change in request.sources.items()),
         "pieces": sorted((name, pieces[0].order if pieces else None) for name, pieces in request.pieces.items()),
         "rows": request.rows is None,
+        "layout": request.layout and (request.layout.keys, request.layout.marks),
         "model": model,
         "past": sorted({run.kind for run in request.past.runs}),
     }
@@ -124,6 +125,9 @@ def _sizes(request: PlanRequest) -> Iterator[tuple[str, float]]:
         yield f"state {state}", sum(p.rows for p in pieces)
         yield f"segments of state {state}", max(SMALL, sum(p.rows for p in pieces[1:]))
     yield "content", request.rows or 0.0
+    if request.layout is not None:
+        yield "bytes of the content", request.layout.bytes
+        yield f"files of the content, by {FEW:.0f}", request.layout.files * FEW
     yield "held", request.held_rows
     for kind in ("FULL", "INCREMENTAL"):
         ratios = [r.measured / r.estimated for r in request.past.runs if r.kind == kind and r.estimated > 0]
