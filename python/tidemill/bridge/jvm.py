@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from py4j.clientserver import JavaClient
 from py4j.java_gateway import GatewayClient, JavaClass, JavaObject
 
+from tidemill.bridge.walls import Walls
 from tidemill.errors import TidemillError
 from tidemill.version import __version__
 
@@ -21,12 +22,13 @@ FAILURES = "org.apache.spark.sql.tidemill.bridge.Failures"
 @dataclass(slots=True)
 class JobCost:
     """The cost of Spark jobs: their number, executor CPU milliseconds, those of the steps of runs alone, and the rows
-    that these steps read from files."""
+    that these steps read from files. `walls`: wall time by part, jobs or not; it is never taken."""
 
     jobs: int = 0
     cpu_ms: float = 0.0
     steps_ms: float = 0.0
     rows_read: int = 0
+    walls: Walls = field(default_factory=Walls)
 
     def add(self, other: JobCost) -> None:
         """Adds the cost of other jobs."""
@@ -84,6 +86,11 @@ class Jvm:
         self._interrupted = interrupted
         self.statement = statement
         self._bridge = JavaClass(BRIDGE, client)
+
+    @property
+    def walls(self) -> Walls:
+        """The wall time of the call by part, that of clones of its session too."""
+        return self.spent.walls
 
     @property
     def session(self) -> JavaObject:

@@ -26,9 +26,16 @@ MODES: Mapping[str, Callable[[Document], str]] = {
 """The modes that show the document; MEMO shows the space that was searched."""
 
 
-def explained(run: ExplainedPlan, mode: str, stored: Mapping[str, int] | None = None, notes: Sequence[str] = ()) -> str:
+def explained(
+    run: ExplainedPlan,
+    mode: str,
+    stored: Mapping[str, int] | None = None,
+    notes: Sequence[str] = (),
+    ran: Sequence[Document] = (),
+) -> str:
     """The plan of a run in a mode of the statement.
 
-    `stored`: bytes of the view's stored states. `notes`: sentences about what the plan was made for.
+    `stored`: bytes of the view's stored states. `notes`: sentences about what the plan was made for. `ran`: what
+    earlier runs took, newest first.
     """
-    return memo(run) if mode == "MEMO" else MODES[mode](document(run, stored or {}, notes))
+    return memo(run) if mode == "MEMO" else MODES[mode](document(run, stored or {}, notes, ran))

@@ -1,13 +1,15 @@
-"""The estimated cost of a plan by step, the most expensive first, and the costs of the alternatives."""
+"""The estimated cost of a plan by step, the most expensive first, the costs of the alternatives, and what runs took."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tidemill.explain.spent import last_run, runs
+
 
 def cost(shown: Mapping[str, Any]) -> str:
-    """A line per step of each point: milliseconds, fraction of the sum, rows; then totals and alternatives."""
+    """A line per step of each point: milliseconds, fraction of the sum, rows; then totals, alternatives, past runs."""
     return "\n".join(_lines(shown))
 
 
@@ -31,3 +33,6 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
     for other in sorted(shown["alternatives"], key=lambda a: a["priced"]):
         times = f", {other['priced'] / estimated['priced']:.2f} times that" if estimated["priced"] else ""
         yield f"best of pack {other['pack']} (uses {', '.join(other['methods'])}): priced {other['priced']:.3f}{times}"
+    if shown["last_run"] is not None:
+        yield from last_run(shown["last_run"])
+    yield from runs(shown["runs"])

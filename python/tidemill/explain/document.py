@@ -16,12 +16,18 @@ from tidemill.wire import questions
 FORM_NAMES = {"attribute_delta": "attribute"}
 
 
-def document(run: ExplainedPlan, stored: Mapping[str, int], notes: Sequence[str] = ()) -> dict[str, Any]:
+def document(
+    run: ExplainedPlan,
+    stored: Mapping[str, int],
+    notes: Sequence[str] = (),
+    ran: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
     """The work at each point, the kept states, the costs, the alternatives and the time of the search.
 
     Costs are CPU milliseconds. A step's inputs name the steps that it reads; `reads` names sources, states or the
     result; `saves` names the state that keeps its rows. `expected`: arrivals until an upcoming point. `stored`: bytes
     of the stored states. `notes`: sentences about what the plan was made for. `summary`: the plan in plain words.
+    `runs`: `ran`, earlier runs, newest first, with their milliseconds by part; `last_run` has its steps too.
     """
     why = run.explanation
     space = why.space
@@ -64,6 +70,8 @@ def document(run: ExplainedPlan, stored: Mapping[str, int], notes: Sequence[str]
             "stopped": why.search.stopped.value,
         },
         "notes": list(notes),
+        "runs": [{key: value for key, value in told.items() if key != "steps"} for told in ran],
+        "last_run": next(iter(ran), None),
     }
     return {"summary": paragraph(run, shown), **shown}
 

@@ -33,15 +33,21 @@ _RETYPED = (
 )
 
 
-@contextmanager
 def analysed(
     jvm: Jvm, query: str, catalog: str, namespace: Sequence[str], found: Mapping[str, Any] | None = None
-) -> Iterator[Document]:
+) -> AbstractContextManager[Document]:
     """Yields the query document of `query`. The JVM keeps the analysed query as long as the block lasts.
 
     Errors point into the statement that is executed if the query stands in it.
     `found`: findings of an earlier analysis: `known` and `columns` of `Known` in the bridge.
     """
+    return jvm.walls.borders("analysis", _analysed(jvm, query, catalog, namespace, found))
+
+
+@contextmanager
+def _analysed(
+    jvm: Jvm, query: str, catalog: str, namespace: Sequence[str], found: Mapping[str, Any] | None
+) -> Iterator[Document]:
     document: Document = jvm.invoke(
         "analyze",
         {"sql": in_place(jvm.statement, query), "catalog": catalog, "namespace": list(namespace), **(found or {})},
@@ -61,8 +67,7 @@ def in_place(statement: str, query: str) -> str:
     return re.sub(r"[^\r\n]", " ", statement[: max(0, statement.rfind(query))]) + query
 
 
-@contextmanager
-def analysed_again(jvm: Jvm, definition: Definition, head: RunRecord | None = None) -> Iterator[Document]:
+def analysed_again(jvm: Jvm, definition: Definition, head: RunRecord | None = None) -> AbstractContextManager[Document]:
     """As `analysed`, for a view that exists. The query must still mean what CREATE stored.
 
     The document's output is that of CREATE: columns that were added since are left out. `head`: the last run, whose
@@ -71,6 +76,11 @@ def analysed_again(jvm: Jvm, definition: Definition, head: RunRecord | None = No
     Raises TIDEMILL_SCHEMA_CHANGED if a used column is gone or the output would have other types, and
     TIDEMILL_FUNCTION_MISSING if a session function is not registered here.
     """
+    return jvm.walls.borders("analysis", _analysed_again(jvm, definition, head))
+
+
+@contextmanager
+def _analysed_again(jvm: Jvm, definition: Definition, head: RunRecord | None) -> Iterator[Document]:
     found: dict[str, Any] = {"known": _paths(definition, head) if head is not None else []}
     with ExitStack() as stack:
         try:

@@ -234,7 +234,21 @@ def survey(
 
     `at`: positions, by number of source, that were pinned before.
     """
-    query = read_query(document)
+    with jvm.walls.part("analysis"):
+        query = read_query(document)
+    with jvm.walls.part("sources"):
+        return _surveyed(jvm, document, query, head, terms, settings, at)
+
+
+def _surveyed(
+    jvm: Jvm,
+    document: Mapping[str, Any],
+    query: Query,
+    head: RunRecord | None,
+    terms: Terms,
+    settings: PlannerSettings,
+    at: Mapping[int, Any] | None,
+) -> Situation:
     numbers = sorted(query.sources)
     read = _fields_read(query.root)
     entries = [_as_read(query.sources[n].entry, read.get(n, frozenset())) for n in numbers]

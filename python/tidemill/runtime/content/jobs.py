@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
+from tidemill.bridge.walls import NANOSECONDS
 from tidemill.cost.costing import PAGE_ROWS, RESULT_PAGE_ROWS
 from tidemill.cost.guesses import FILE_ROW_BYTES
 from tidemill.runtime.before import sessions
 from tidemill.runtime.content.row_expressions import partition_text
+from tidemill.runtime.view.split import StepSpent, by_part
 from tidemill.wire import nodes
 from tidemill.wire.nodes import WireNode
 
@@ -42,7 +46,7 @@ class SparkJobs:
 
     `jvm` is the clone that the refresh works in, `query` the id of the analysed query, `view` the qualified name,
     `run` the number that this run will get (job descriptions only). `clock`: what the clock shows in all jobs (epoch
-    microseconds); None: the time of each. Raises `JvmFailure` if Spark fails.
+    microseconds); None: the time of each. `spent`: gets what each plan took. Raises `JvmFailure` if Spark fails.
     """
 
     jvm: Jvm
@@ -50,6 +54,7 @@ class SparkJobs:
     view: str
     run: int
     clock: int | None = None
+    spent: list[StepSpent] = field(default_factory=list)
 
     def fit(self, files: Sequence[Mapping[str, Any]]) -> None:
         """Fits the session to plans that read these files, and no sources."""
@@ -125,7 +130,8 @@ class SparkJobs:
         """
         files = [{"path": f["path"], "rows": list(gone)} for f, gone in rows]
         request = {"path": path, "files": files, "description": self._description(step)}
-        answer: Mapping[str, Any] = self.jvm.invoke("cut", request)
+        with self._noted(step), self.jvm.walls.part("writing"):
+            answer: Mapping[str, Any] = self.jvm.invoke("cut", request)
         return list(answer["files"])
 
     def mark(
@@ -137,7 +143,8 @@ class SparkJobs:
         """
         files = [{**f, "gone": list(gone)} for f, gone in rows]
         request = {"path": path, "files": files, "description": self._description(step)}
-        answer: Mapping[str, Any] = self.jvm.invoke("mark", request)
+        with self._noted(step), self.jvm.walls.part("writing"):
+            answer: Mapping[str, Any] = self.jvm.invoke("mark", request)
         return [{**f, "dv": vector} for (f, _), vector in zip(rows, answer["vectors"], strict=True)]
 
     @property
@@ -159,5 +166,26 @@ class SparkJobs:
             "sink": sink,
             "clock": self.clock,
         }
-        answer: Mapping[str, Any] = self.jvm.invoke("run", request)
+        with self._noted(step) as noted:
+            answer: Mapping[str, Any] = self.jvm.invoke("run", request)
+            self.jvm.walls.told(answer["wall_ms"])
+            noted.rows = answer["rows"] if isinstance(answer["rows"], int) else None
         return answer
+
+    @contextmanager
+    def _noted(self, step: str) -> Iterator[_Noted]:
+        """Adds what the block takes to `spent`, unless it fails."""
+        jvm, before, walls = self.jvm, replace(self.jvm.spent), self.jvm.walls.totals()
+        began, noted = time.perf_counter_ns(), _Noted()
+        yield noted
+        wall_ms = (time.perf_counter_ns() - began) // NANOSECONDS
+        cpu, jobs = jvm.spent.cpu_ms - before.cpu_ms, jvm.spent.jobs - before.jobs
+        parts, read = by_part(wall_ms, jvm.walls.since(walls)), jvm.spent.rows_read - before.rows_read
+        self.spent.append(StepSpent(step, parts, round(cpu), jobs, read, noted.rows))
+
+
+@dataclass(slots=True)
+class _Noted:
+    """What a plan tells of itself. `rows`: that it wrote; None: it counts none."""
+
+    rows: int | None = None

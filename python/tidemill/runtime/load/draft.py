@@ -12,7 +12,7 @@ from tidemill.errors import TidemillError
 from tidemill.plan.datatype import DataType
 from tidemill.runtime.before import analysis, graph, sessions
 from tidemill.runtime.before.foresight import foreseen
-from tidemill.runtime.run.attempt import Occasion
+from tidemill.runtime.run.occasion import Occasion
 from tidemill.runtime.view import arrivals
 from tidemill.runtime.view.definition import ViewColumn
 from tidemill.sql.codec import to_json
@@ -75,7 +75,7 @@ def drafted(jvm: Jvm, statement: Create, name: tuple[str, ...]) -> Iterator[Draf
     Raises TIDEMILL_TEMPORARY_OBJECT, TIDEMILL_NON_DETERMINISTIC, TIDEMILL_COLUMN_MISMATCH, TIDEMILL_INVALID_CLAUSE
     (EXPECT), RECURSIVE_VIEW, and Spark's own errors.
     """
-    occasion = Occasion.now(len(statement.schedule), "CREATE")
+    occasion = Occasion.now(jvm, len(statement.schedule), "CREATE")
     captured = sessions.captured(jvm)
     working = sessions.working(jvm, captured["confs"])
     assert isinstance(statement.query, str), "the iterative form is refused by the parser"

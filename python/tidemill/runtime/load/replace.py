@@ -18,6 +18,7 @@ from tidemill.runtime.before.planning import PlanInputs
 from tidemill.runtime.before.situation import Situation, survey
 from tidemill.runtime.load.draft import Draft, drafted
 from tidemill.runtime.run import attempt
+from tidemill.runtime.run.occasion import publish
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import UndecidedError, child
 from tidemill.runtime.view import leases, views
@@ -95,7 +96,7 @@ def _switch(jvm: Jvm, view: View, draft: Draft, sql: str) -> None:
     with writers.writing(view.files, view.location):
         record = _filled(draft, switched, situation, planned, lost)
     leases.give_up(view, kept=definition.sources)
-    switched.publish(record)
+    publish(jvm, switched, record, draft.occasion)
     switched.describe_entry()
     switched.refresh_readers(jvm)
 

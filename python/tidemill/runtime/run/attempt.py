@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.cost.guesses import FILE_ROW_BYTES
@@ -23,6 +24,7 @@ from tidemill.runtime.content.leaving import ResultColumn
 from tidemill.runtime.content.places import PLACES, Sought
 from tidemill.runtime.run import metrics
 from tidemill.runtime.run.binder import Binder
+from tidemill.runtime.run.occasion import Occasion, beside_estimates, with_split
 from tidemill.runtime.run.steps import Outcome, carry_out
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import UndecidedError
@@ -35,22 +37,6 @@ from tidemill.runtime.view.views import Lost, View
 from tidemill.search.contract.run_kinds import RunKind
 from tidemill.search.contract.run_plan import RunPlan, StateSpec
 from tidemill.sources.adapters import check_undisturbed
-
-
-@dataclass(frozen=True, slots=True)
-class Occasion:
-    """The cause of a run: number of the point, its trigger as in SHOW REFRESHES, and the time (epoch microseconds)."""
-
-    point: int
-    trigger: str
-    started_at: int
-
-    @staticmethod
-    def now(point: int, trigger: str) -> Occasion:
-        return Occasion(point, trigger, time.time_ns() // 1000)
-
-    def elapsed_ms(self) -> int:
-        return max(0, (time.time_ns() // 1000 - self.started_at) // 1000)
 
 
 def row_of(view: View, occasion: Occasion, kind: RunKind, situation: Situation) -> RunRow:
@@ -100,25 +86,29 @@ def run(
 def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion: Occasion) -> RunRecord:
     number = view.next_run
     marked = writers.writing(view.files, view.location, view.definition.qualified)
-    with marked as writer, Stage(view.files, view.location, number) as stage:
+    with jvm.walls.borders("commit", marked) as writer, Stage(view.files, view.location, number) as stage:
         query, name = situation.document["query"], view.definition.qualified
         execution = SparkJobs(jvm, query, name, number, situation.clock)
         binder, states = _binder(view, situation), view.head.states if view.head else {}
         partitions = view.definition.create.partitioned_by
         outcome = carry_out(plan, situation, execution, binder, stage, states, partitions, _sought(view, plan))
-        view.files.delete(outcome.emptied(plan))
+        with jvm.walls.part("writing"):
+            view.files.delete(outcome.emptied(plan))
         # Everything that reads the sources is done; what is looked at here is part of what the run costs.
         _check_undisturbed(jvm, view, situation)
         executed = _Executed(view, situation, plan, execution, binder, stage, number, outcome)
         record = (_held_back if plan.kind == "PARTIAL" else _with_output)(executed, occasion)
-        writer.confirm()
-        try:
-            view.log.commit(record)
-        except UndecidedError:
-            stage.keep()  # VACUUM removes the files if no commit names them
-            raise
+        record = with_split(jvm, view, record, occasion, beside_estimates(plan, execution.spent))
+        with jvm.walls.part("commit"):
+            writer.confirm()
+            try:
+                view.log.commit(record)
+            except UndecidedError:
+                stage.keep()  # VACUUM removes the files if no commit names them
+                raise
         stage.keep()
-    leases.take(view, (s.entry for s in situation.query.sources.values()), record)
+    with jvm.walls.part("commit"):
+        leases.take(view, (s.entry for s in situation.query.sources.values()), record)
     return record
 
 
@@ -158,7 +148,8 @@ def _binder(view: View, situation: Situation) -> Binder:
 
 def _check_undisturbed(jvm: Jvm, view: View, situation: Situation) -> None:
     entries = {n: s.entry for n, s in situation.query.sources.items()}
-    check_undisturbed(jvm, view.definition.qualified, [*entries.values()], [situation.new[n] for n in entries])
+    with jvm.walls.part("sources"):
+        check_undisturbed(jvm, view.definition.qualified, [*entries.values()], [situation.new[n] for n in entries])
 
 
 def tells(view: View, situation: Situation, lost: Lost) -> bool:
@@ -196,7 +187,9 @@ def run_without_output(jvm: Jvm, view: View, situation: Situation, occasion: Occ
         compacted=(),
         arrived=situation.arrived(view.definition.create.schedule, occasion.point),
     )
-    view.log.commit(record)
+    record = with_split(jvm, view, record, occasion)
+    with jvm.walls.part("commit"):
+        view.log.commit(record)
     return record
 
 
@@ -233,6 +226,11 @@ class _Executed:
         """Returns a state after the run, at the positions of the content."""
         pieces = self.outcome.pieces.get(spec.name, ())
         return StoredState(spec.form, spec.columns, spec.text, pieces, spec.group, spec.parts)
+
+    def moved(self, files: Sequence[File]) -> list[dict[str, Any]]:
+        """Moves result files into their places. Returns their listing there."""
+        with self.execution.jvm.walls.part("writing"):
+            return self.stage.move_into_place(files)
 
     def arrived(self, occasion: Occasion) -> Arrived:
         """Returns the arrivals at the sources."""
@@ -310,7 +308,7 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
     rows_out: ChangeCounts | None
     delta_files: tuple[File, ...] | None
     if outcome.result is not None:
-        data: tuple[File, ...] = tuple(stage.move_into_place(outcome.result.files))
+        data: tuple[File, ...] = tuple(run.moved(outcome.result.files))
         rows = metrics.value(outcome.result, "result", "rows")
         rows_out = ChangeCounts(rows, 0) if head is None else None
         delta_files = None
@@ -332,7 +330,7 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
         marks = view.definition.marks_rows and mark.pays(delta.deletes, content)
         vectors = stage.vectors if marks else None
         applied = apply_delta(run.execution, columns, keys, head.files, delta, stage.data(), partitions, vectors)
-        data = (*applied.kept, *stage.move_into_place(applied.added))
+        data = (*applied.kept, *run.moved(applied.added))
         delta_files = delta.files
     states = {s.name: run.state(s) for s in plan.states}
     row = run.row(occasion, states.values(), rows_out)

@@ -13,7 +13,7 @@ from tidemill.errors import TidemillError
 from tidemill.runtime.before import graph, sessions
 from tidemill.runtime.before.graph import ViewNode
 from tidemill.runtime.run import perform, pins
-from tidemill.runtime.run.attempt import Occasion
+from tidemill.runtime.run.occasion import Occasion
 from tidemill.runtime.run.perform import RunOptions, RunOutcome
 from tidemill.runtime.run.pins import ATTEMPTS, Pins
 from tidemill.runtime.view.history import RunRow
@@ -47,13 +47,14 @@ def _refreshed(
     done: dict[str, RunOutcome] = {}
     for node in nodes:
         if not wanted.dry:
-            node.view.publish_if_behind()
-        own = wanted if node.view is named else _upstream_wants(node.view, wanted.dry)
+            with jvm.walls.part("opening"):
+                node.view.publish_if_behind()
+        own = wanted if node.view is named else _upstream_wants(jvm, node.view, wanted.dry)
         with graph.naming(node.view, named):
             situation = pins.surveyed(node, positions, done, settings, wanted.dry)
             done[node.view.location] = perform.perform(jvm, node.working, node.view, situation, own)
     return done[named.location].row
 
 
-def _upstream_wants(view: View, dry: bool) -> RunOptions:
-    return RunOptions(Occasion.now(len(view.definition.create.schedule), "MANUAL"), dry=dry)
+def _upstream_wants(jvm: Jvm, view: View, dry: bool) -> RunOptions:
+    return RunOptions(Occasion.now(jvm, len(view.definition.create.schedule), "MANUAL"), dry=dry)

@@ -9,8 +9,8 @@ from tidemill.runtime.before import planning
 from tidemill.runtime.before.planning import PlanInputs
 from tidemill.runtime.before.situation import Situation
 from tidemill.runtime.run import attempt
-from tidemill.runtime.run.attempt import Occasion
 from tidemill.runtime.run.netting import without_unseen_changes
+from tidemill.runtime.run.occasion import Occasion, publish
 from tidemill.runtime.view.arrivals import ObservedRun
 from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.record import RunRecord
@@ -45,7 +45,8 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Ru
     Raises TIDEMILL_NOT_INCREMENTAL (STRICT), TIDEMILL_CONCURRENT_REFRESH. After any error nothing of the run is left.
     """
     occasion = wanted.occasion
-    lost = view.lost() if situation.head is not None else Lost(None, {})
+    with jvm.walls.part("opening"):
+        lost = view.lost() if situation.head is not None else Lost(None, {})
     if situation.idle and not (wanted.full or lost):
         return RunOutcome(_no_data(jvm, view, situation, occasion), view.head)
 
@@ -56,27 +57,27 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Ru
         return PlanInputs(forced, lost.states, refill, past=view.past(), tells=tells)
 
     def planned(lost: Lost) -> RunPlan:
-        if not wanted.output:
-            return _early(view, situation, occasion, lost)
-        return planning.plan_again(situation, inputs(lost))
+        with jvm.walls.part("planning"):
+            if not wanted.output:
+                return _early(view, situation, occasion, lost)
+            return planning.plan_again(situation, inputs(lost))
 
     plan = planned(lost) if wanted.output or _may_work_early(situation, lost) else None
     if plan is None or not (plan.steps or wanted.output):
         if wanted.dry:
             return RunOutcome(attempt.row_of(view, occasion, "PARTIAL", situation), view.head)
         record = attempt.run_without_output(jvm, view, situation, occasion)
-        view.publish(record)
+        publish(jvm, view, record, occasion)
         return RunOutcome(record.row, record)
     if wanted.dry:
         row = attempt.row_of(view, occasion, plan.kind, situation)
         row = replace(row, reason=plan.reason, methods=tuple(plan.methods), estimated_cost=float(plan.estimated))
         return RunOutcome(row, view.head)
     if wanted.output and (seen := without_unseen_changes(working, view, situation, plan)) is not situation:
-        situation, plan = seen, planning.plan_again(seen, inputs(lost))
+        with jvm.walls.part("planning"):
+            situation, plan = seen, planning.plan_again(seen, inputs(lost))
     record = attempt.run(working, view, situation, lambda now: plan if now == lost else planned(now), occasion, lost)
-    view.publish(record)
-    if wanted.output:
-        view.refresh_readers(jvm)
+    publish(jvm, view, record, occasion, jvm if wanted.output else None)
     return RunOutcome(record.row, record)
 
 

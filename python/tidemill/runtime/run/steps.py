@@ -96,7 +96,8 @@ def carry_out(
         outcome.take(placed, _written(execution, binder, placed, stage, partitions, asked, sought.observed))
         if step.mode == "compact":
             binder.states[str(step.state)] = [p.files for p in outcome.pieces[str(step.state)]]
-    stage.drop_shared()
+    with execution.jvm.walls.part("writing"):
+        stage.drop_shared()
     return outcome
 
 

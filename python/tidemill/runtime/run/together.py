@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from tidemill.errors import TidemillError
 from tidemill.runtime.before import graph, sessions
 from tidemill.runtime.before.graph import Failed, ViewNode
 from tidemill.runtime.run import perform, pins
-from tidemill.runtime.run.attempt import Occasion
+from tidemill.runtime.run.occasion import Occasion
 from tidemill.runtime.run.perform import RunOptions, RunOutcome
 from tidemill.runtime.run.pins import ATTEMPTS, Pins
 from tidemill.runtime.view.catalog import CatalogEntry
@@ -143,8 +144,9 @@ class _Together:
 
     def _refresh(self, node: ViewNode) -> RunOutcome:
         view = node.view
-        occasion = Occasion.now(len(view.definition.create.schedule), "MANUAL")
-        view.publish_if_behind()
+        occasion = Occasion.now(node.jvm, len(view.definition.create.schedule), "MANUAL")
+        with node.jvm.walls.part("opening"):
+            view.publish_if_behind()
         situation = pins.surveyed(node, self.positions, self.done, self.settings, dry=False)
         return perform.perform(node.jvm, node.working, view, situation, RunOptions(occasion))
 
@@ -247,7 +249,7 @@ def _failed_row(failure: Failed) -> RunRow:
     reason = condition(error)
     if isinstance(error, _UpstreamFailedError):
         reason = f"{reason}: {error.parameters['upstream']}"
-    now = Occasion.now(0, "MANUAL").started_at
+    now = time.time_ns() // 1000
     return RunRow(None, _text(failure.name), None, "MANUAL", "FAILED", reason, started_at=now, cpu_ms=0, jobs=0)
 
 

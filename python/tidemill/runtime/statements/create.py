@@ -19,6 +19,7 @@ from tidemill.runtime.load import adopt
 from tidemill.runtime.load.draft import Draft, drafted
 from tidemill.runtime.load.replace import replace_view
 from tidemill.runtime.run import attempt
+from tidemill.runtime.run.occasion import publish
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import Files, UndecidedError, child
 from tidemill.runtime.view import catalog, removal
@@ -96,7 +97,8 @@ def _make(jvm: Jvm, files: Files, definition: Definition, draft: Draft) -> None:
             view.result.prepare()
             writer.confirm()
         else:
-            view.publish(attempt.run(draft.working, view, situation, lambda _: plan, draft.occasion))
+            record = attempt.run(draft.working, view, situation, lambda _: plan, draft.occasion)
+            publish(jvm, view, record, draft.occasion)
         catalog.create_entry(
             jvm,
             definition.name,

@@ -17,6 +17,7 @@ from tidemill.runtime.before.situation import Situation, survey
 from tidemill.runtime.view import views
 from tidemill.runtime.view.arrivals import ObservedRun, Outlook, expectations, per_cycle
 from tidemill.runtime.view.definition import Terms
+from tidemill.runtime.view.split import Split, after, steps_to_json
 from tidemill.runtime.view.views import View
 from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.runs.explanation import ExplainedPlan
@@ -32,7 +33,7 @@ COLD = (
 WARM_RUNS = 2
 """Runs of a view from which on its estimates do not warn of code that is not compiled."""
 RUNS_SHOWN = 5
-"""Number of earlier runs that EXPLAIN INCREMENTAL COST shows beside the plan."""
+"""Number of earlier runs that EXPLAIN INCREMENTAL COST and JSON show beside the plan."""
 
 
 def explain(jvm: Jvm, statement: Explain) -> list[list[Any]]:
@@ -47,23 +48,30 @@ def explain(jvm: Jvm, statement: Explain) -> list[list[Any]]:
 
 
 def _with_what_was(view: View, jvm: Jvm, mode: str) -> str:
-    """Returns the plan of a view's next run, with the sizes of its states; in mode COST also costs of earlier runs."""
+    """Returns the plan of a view's next run, with the sizes of its states; in some modes also of earlier runs."""
     stored = {name: state.bytes for name, state in view.head.states.items()} if view.head is not None else {}
     run, notes = _of_view(jvm, view)
     if view.head is None or view.head.run < WARM_RUNS:
         notes = [*notes, COLD]
-    text = explained(run, mode, stored, notes)
-    return "\n".join((text, *_measured(view))) if mode == "COST" else text
+    return explained(run, mode, stored, notes, list(_ran(view)) if mode in ("COST", "JSON") else ())
 
 
-def _measured(view: View) -> Iterator[str]:
-    """Yields a line for each of the last runs, with its estimated and its measured cost."""
-    for row in view.history(RUNS_SHOWN):
-        if row.estimated_cost and row.measured_cost is not None:
-            yield (
-                f"run {row.run} ({row.kind}): estimated {row.estimated_cost:.3f}, measured {row.measured_cost:.3f}, "
-                f"{row.measured_cost / row.estimated_cost:.2f} times that"
-            )
+def _ran(view: View) -> Iterator[dict[str, Any]]:
+    """Yields what the last runs took, newest first; of the last one the steps, too."""
+    head = view.head
+    if head is None:
+        return
+    later: Split | None = None
+    for row, told in view.splits(RUNS_SHOWN):
+        steps = {"steps": steps_to_json(head.steps)} if row.run == head.run else {}
+        names = ("run", "kind", "duration_ms", "cpu_ms", "jobs", "rows_read", "estimated_cost", "measured_cost")
+        yield {
+            **{name: getattr(row, name) for name in names},
+            "wall_ms": None if told is None else dict(told.wall_ms),
+            "after_ms": None if row.run is None else after(view.location, row.run, later),
+            **steps,
+        }
+        later = told
 
 
 def _of_view(jvm: Jvm, view: View) -> tuple[ExplainedPlan, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
@@ -9,7 +10,7 @@ from tidemill.errors import TidemillError
 from tidemill.runtime.before import analysis, sessions
 from tidemill.runtime.before.situation import survey
 from tidemill.runtime.run import cascade, perform, together
-from tidemill.runtime.run.attempt import Occasion
+from tidemill.runtime.run.occasion import Occasion
 from tidemill.runtime.run.perform import RunOptions
 from tidemill.runtime.view import catalog, views
 from tidemill.runtime.view.history import RunRow
@@ -25,7 +26,9 @@ def refresh(jvm: Jvm, statement: Refresh) -> list[list[Any]]:
     TIDEMILL_NOT_INCREMENTAL (STRICT), TIDEMILL_CONCURRENT_REFRESH; with CASCADE also the errors of `cascade.cascade`.
     After any error nothing of the run is left.
     """
-    view = views.find(jvm, statement.name)
+    occasion = Occasion.now(jvm, 0, "MANUAL")
+    with jvm.walls.part("opening"):
+        view = views.find(jvm, statement.name)
     points = view.definition.create.schedule
     point = len(points) if statement.point is None else statement.point
     if not 1 <= point <= len(points):
@@ -34,7 +37,7 @@ def refresh(jvm: Jvm, statement: Refresh) -> list[list[Any]]:
             {"view": view.definition.qualified, "point": statement.point, "points": len(points)},
         )
     wanted = RunOptions(
-        occasion=Occasion.now(point, "MANUAL"),
+        occasion=replace(occasion, point=point),
         full=statement.full,
         output=statement.full or points[point - 1].output,
         dry=statement.dry_run,
@@ -45,10 +48,12 @@ def refresh(jvm: Jvm, statement: Refresh) -> list[list[Any]]:
 
 def _alone(jvm: Jvm, view: View, wanted: RunOptions) -> RunRow:
     """Runs `view` in a working session, over its sources as they are now."""
-    view.publish_if_behind()
-    working = sessions.working(jvm, view.definition.settings)
+    with jvm.walls.part("opening"):
+        view.publish_if_behind()
+        working = sessions.working(jvm, view.definition.settings)
+        settings = sessions.planner_settings(jvm)
     with analysis.analysed_again(working, view.definition, view.head) as document:
-        situation = survey(working, document, view.head, view.definition.terms, sessions.planner_settings(jvm))
+        situation = survey(working, document, view.head, view.definition.terms, settings)
         return perform.perform(jvm, working, view, situation, wanted).row
 
 

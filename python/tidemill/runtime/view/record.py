@@ -13,12 +13,14 @@ from tidemill.plan.kinds import SOURCE_KINDS, SourceKind, one_of
 from tidemill.runtime.storage.small import UnknownFormatError
 from tidemill.runtime.view.arrivals import Arrived
 from tidemill.runtime.view.history import RunRow
+from tidemill.runtime.view.split import Split, StepSpent, steps_from_json, steps_to_json
 from tidemill.search.contract.stored import Piece
 
 FORMAT = 3
 MARKED_FORMAT = 4
 """The format of an entry whose files have deletion vectors: a reader that does not know these must not read it."""
 ARRIVED = "arrived"
+SPLIT = "split"
 File = Mapping[str, Any]
 
 
@@ -94,7 +96,8 @@ class RunRecord:
     `delta`: files of the signed change of the content by this run, None if it was not computed (a full run).
     `definition`: number of the definition that the content belongs to. `compacted`: states with a compaction in this
     run. `arrived`: the arrivals at the sources; the history keeps them with the row. `chosen`: the packs that were
-    enabled when the states were chosen; None: unknown. `rows`: of the content; None: unknown.
+    enabled when the states were chosen; None: unknown. `rows`: of the content; None: unknown. `split`: where its time
+    went, which the history keeps too (None: a version that did not measure it); `steps`: what its steps took.
     """
 
     run: int
@@ -116,6 +119,8 @@ class RunRecord:
     arrived: Arrived | None = None
     chosen: frozenset[str] | None = None
     rows: int | None = None
+    split: Split | None = None
+    steps: tuple[StepSpent, ...] = ()
 
     @property
     def filled(self) -> bool:
@@ -179,8 +184,14 @@ class RunRecord:
             "fingerprint": self.fingerprint,
             "functions": dict(self.functions),
             "keys": None if self.keys is None else list(self.keys),
-            "metrics": self.row.to_json() | ({ARRIVED: self.arrived.to_json()} if self.arrived is not None else {}),
+            "steps": steps_to_json(self.steps),
+            "metrics": self.row.to_json() | self._beside_row(),
         }
+
+    def _beside_row(self) -> dict[str, Any]:
+        """Returns what the history keeps beside the row."""
+        told = {ARRIVED: self.arrived, SPLIT: self.split}
+        return {name: value.to_json() for name, value in told.items() if value is not None}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> RunRecord:
@@ -210,12 +221,19 @@ class RunRecord:
             arrived=arrived_of(data["metrics"]),
             chosen=None if data.get("chosen") is None else frozenset(data["chosen"]),
             rows=data.get("rows"),
+            split=split_in(data["metrics"]),
+            steps=steps_from_json(data.get("steps") or ()),
         )
 
 
 def arrived_of(metrics: Mapping[str, Any]) -> Arrived | None:
     """Returns the arrivals in a run's row of the history; None for a row of a version that did not record them."""
     return None if metrics.get(ARRIVED) is None else Arrived.from_json(metrics[ARRIVED])
+
+
+def split_in(metrics: Mapping[str, Any]) -> Split | None:
+    """Returns the split in a run's row of the history; None for a row of a version that did not measure it."""
+    return None if metrics.get(SPLIT) is None else Split.from_json(metrics[SPLIT])
 
 
 def _source_at(data: Mapping[str, Any]) -> SourceAt:

@@ -18,8 +18,9 @@ from tidemill.runtime.view.arrivals import RUNS_READ, TIME_ZONE, ObservedRun, Ou
 from tidemill.runtime.view.catalog import CatalogEntry
 from tidemill.runtime.view.definition import AMENDMENTS, VIEW_FILE, Definition, definition_file
 from tidemill.runtime.view.history import RunRow
-from tidemill.runtime.view.record import File, RunRecord, arrived_of
+from tidemill.runtime.view.record import File, RunRecord, arrived_of, split_in
 from tidemill.runtime.view.results import Result, result_of
+from tidemill.runtime.view.split import Split
 from tidemill.search.contract.past import LEAST, NOTHING_PAST, Past, PastRun
 from tidemill.search.contract.stored import HELD
 from tidemill.sql.codec import action_from_json, to_json
@@ -102,6 +103,10 @@ class View:
     def history(self, limit: int | None) -> list[RunRow]:
         """Returns the rows of its runs, newest first."""
         return [RunRow.from_json(row) for row in self.log.history(limit)]
+
+    def splits(self, limit: int) -> list[tuple[RunRow, Split | None]]:
+        """Returns the rows of its last runs, newest first, each with where its time went (None: not measured)."""
+        return [(RunRow.from_json(row), split_in(row)) for row in self.log.history(limit)]
 
     def past(self) -> Past:
         """Returns the costs of its last runs; nothing if the last one cost too little to tell."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidemill.search.contract.run_kinds import Mode, PlanKind, Target
 from tidemill.search.contract.stored import KeyedRead
@@ -13,14 +13,17 @@ from tidemill.wire.nodes import Kind, WireNode
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """Estimated numbers of rows that a step handles.
+    """Estimated numbers of rows that a step handles, and what that costs.
 
     `shuffled`: rows of its largest shuffle. `read`: rows of the largest delta, state or result of an earlier step that
-    it reads; snapshots of sources do not count.
+    it reads; snapshots of sources do not count. `written`: rows that it writes. `cost`: CPU milliseconds, not priced;
+    what it computes for several steps is counted in the first one. None: not estimated.
     """
 
     shuffled: float = 0.0
     read: float = 0.0
+    written: float | None = None
+    cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Step:
         mode: "base", "segment" or "compact" for a piece; None for other targets.
         plan: the wire plan to execute.
         columns: the written columns, as (column of the plan, field).
-        volume: estimated numbers of rows that it handles.
+        volume: estimates of what it handles.
         first: of a compaction, the number of the first piece that it merges, with all later ones.
         order: the field that sorts each file of a piece; None if there is none.
     """
@@ -50,6 +53,10 @@ class Step:
     volume: Volume
     first: int = 0
     order: str | None = None
+
+    def dearer(self, ms: float) -> Step:
+        """This step with an estimate that is higher by so many CPU milliseconds."""
+        return replace(self, volume=replace(self.volume, cost=ms + (self.volume.cost or 0.0)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,7 @@ class Assembly:
             mode="compact",
             plan=lowered.node,
             columns=columns,
-            volume=Volume(compaction.rows, compaction.rows),
+            volume=Volume(compaction.rows, compaction.rows, compaction.rows, compaction.cost),
             first=compaction.first,
             order=compaction.order,
         )
@@ -207,8 +207,9 @@ class Assembly:
     def _add(self, step: Step, group: int, types: Iterable[str], extractor: Extractor | None = None) -> None:
         """Adds a step that writes a group's rows, in columns of these types, and possibly counts."""
         rows = float((extractor or self._extractor).rows(group))
-        self.steps.append(step)
-        if cost := self._model.writing(rows, list(types)):
+        cost = self._model.writing(rows, list(types))
+        self.steps.append(step.dearer(cost))
+        if cost:
             self._jobs.append(Job(f"write {step.name}", rows, cost, group))
 
     def _write(self, candidate: Candidate, mode: Mode, group: int, lowered: Lowered, volume: Volume) -> None:
@@ -216,7 +217,9 @@ class Assembly:
         if mode == "base" and (order := self._orders.get(candidate.name)) is not None:
             step = replace(step, order=order)
             self._lie(candidate, step)
-            self._handling += self._model.ordering(rows)
+            ordering = self._model.ordering(rows)
+            step = step.dearer(ordering)
+            self._handling += ordering
         self._add(step, group, [t for _, _, t in candidate.scan.columns])
         # Each row of a base counts 1, so readers of the snapshot need not look at the counts.
         signed = mode == "segment" and lowered.count is not None
@@ -242,7 +245,8 @@ class Assembly:
             lowered, volume = self.lower(change, net=True)
         else:
             columns = self.space.memo.tvrs[self.space.root].props.columns
-            lowered, volume = self._lowerer(Chosen.making(self._extractor, change)).nothing(columns), Volume()
+            lowered = self._lowerer(Chosen.making(self._extractor, change)).nothing(columns)
+            volume = Volume(written=0.0)
         step = Step("delta", "delta", None, None, lowered.node, self._counted(lowered), volume)
         self._add(step, change, self._types)
         if self.space.changed:
@@ -292,8 +296,10 @@ class Assembly:
         old = blocks.negate(leaf(blocks, scan, self.space.now))
         change = blocks.net(ids, blocks.union(ids, [(ids, blocks.signed(now)), (ids, old)]))
         fields = (*output, (blocks.count, count_field(name for _, name in output)))
-        self.steps.append(Step("delta", "delta", None, None, change.node, fields, Volume(rows, rows)))
-        self._handling += self._model.merging(2.0, rows, CHANGED_SHARE * rows)
+        changed = CHANGED_SHARE * rows
+        cost = self._model.merging(2.0, rows, changed)
+        self.steps.append(Step("delta", "delta", None, None, change.node, fields, Volume(rows, rows, changed, cost)))
+        self._handling += cost
 
     def _making_anew(self, group: int) -> Extractor:
         """The choices to compute a snapshot anew. If nothing else computes it, they may compute inputs of limits from
@@ -307,7 +313,7 @@ class Assembly:
         return Lowerer(Choices(space.memo, chosen, self._staged, space.base_rows, space.facts.segments))
 
     def lower(self, group: int, *, net: bool, extractor: Extractor | None = None) -> tuple[Lowered, Volume]:
-        """The plan of a group, and the rows that it handles."""
+        """The plan of a group, and the estimates of what it handles."""
         plan = extractor or self._extractor
         chosen = Chosen.making(plan, group)
         lowerer = self._lowerer(chosen)
@@ -322,7 +328,8 @@ class Assembly:
                 self._used[number, e] = Used(number, e, choice.rows, choice.own)
         shuffled = max((_shuffled(chosen, e) for _, e in lowerer.used), default=0.0)
         leaves = [number for number, e in lowerer.used if isinstance(e.op, Changes | StateScan | ResultScan | HeldScan)]
-        return lowered, Volume(shuffled, max((chosen.rows(i) for i in [*leaves, *lowerer.staged_used]), default=0.0))
+        read = max((chosen.rows(i) for i in [*leaves, *lowerer.staged_used]), default=0.0)
+        return lowered, Volume(shuffled, read, float(chosen.rows(group)), handling + self._model.total(work))
 
     def plan(
         self,

@@ -57,10 +57,15 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
 
   private def option(value: JValue): Option[String] = Some(value).collect { case JString(s) => s }
 
+  /** Wall time by part. */
+  private val watch = new Stopwatch
+
   private val view = option(request \ "view").getOrElse("query")
   private val label = option(request \ "output").getOrElse("result")
 
-  def run(): JObject = session.withActive {
+  def run(): JObject = session.withActive(measured()) ~ ("wall_ms" -> watch.told)
+
+  private def measured(): JObject = {
     val decoded = new Decoder(session, query).decode(request \ "plan", columns)
     val timed = request \ "clock" match {
       case JInt(micros) => Clock.at(decoded, micros.toLong)
@@ -140,11 +145,14 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
     val execution = session.sessionState.executePlan(leaf)
     val schema = execution.analyzed.schema
     val collected = SQLExecution.withNewExecutionId(execution, Some("tidemill rows")) {
+      val planned = execution.executedPlan
+      watch.end("catalyst")
       sink \ "most" match {
-        case JInt(most) => atMost(execution.executedPlan, most.toInt)
-        case _ => Some(execution.executedPlan.executeCollect().toSeq)
+        case JInt(most) => atMost(planned, most.toInt)
+        case _ => Some(planned.executeCollect().toSeq)
       }
     }
+    watch.end("jobs")
     val cells = collected.fold(JNull: JValue)(found => JArray(found.map(RowEncoding.encode(_, schema)).toList))
     answer(JArray(Nil), cells, Some(execution.executedPlan))
   }
@@ -164,8 +172,11 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
       val tasks = Some(sink \ "files").collect { case JInt(files) => files.toInt }
       val few = sink \ "few" match { case JInt(rows) => rows.toInt; case _ => 0 }
       val written = SQLExecution.withNewExecutionId(execution, Some("tidemill write")) {
-        new StepWrite(session, path, options, few).execute(execution.executedPlan, tasks)
+        val planned = execution.executedPlan
+        watch.end("catalyst")
+        new StepWrite(session, path, options, few).execute(planned, tasks)
       }
+      watch.end("jobs")
       val files = written.inMemory match {
         case Some(all) if Json.flag(sink, "memory") => List(kept(path, all))
         case all =>
@@ -174,6 +185,7 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
           for (rows <- all; Seq(file) <- Some(files)) RowsInMemory.keep(Json.text(file, "path"), rows)
           files
       }
+      watch.end("writing")
       answer(JArray(files), JInt(written.rows), Some(execution.executedPlan))
     }
   }
@@ -200,8 +212,11 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
       catalogTable = None,
       fileIndex = None,
       outputColumnNames = columns.map(_._2))
-    val written = committedDirectly(session.sessionState.executePlan(command).commandExecuted)
-      .collectFirst { case c: CommandResult => c.commandPhysicalPlan }
+    watch.end("catalyst")
+    // Spark plans the rows within the command, as it executes it.
+    val executed = committedDirectly(session.sessionState.executePlan(command).commandExecuted)
+    watch.end("jobs")
+    val written = executed.collectFirst { case c: CommandResult => c.commandPhysicalPlan }
     // The write command may sit below an adaptive plan; only it counts the rows.
     val count = written.flatMap(collectFirst(_) { case w: DataWritingCommandExec => w.metrics("numOutputRows").value })
       .getOrElse(throw new IllegalStateException("Spark's write command is not in the executed plan"))

@@ -1,0 +1,69 @@
+"""The occasion of a run, and where its time went since then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tidemill.bridge.jvm import Jvm
+from tidemill.bridge.walls import NANOSECONDS, Part
+from tidemill.runtime.view import split
+from tidemill.runtime.view.record import RunRecord
+from tidemill.runtime.view.split import StepSpent
+from tidemill.runtime.view.views import View
+from tidemill.search.contract.run_plan import RunPlan, Volume
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """The cause of a run: number of the point, its trigger as in SHOW REFRESHES, and the time (epoch microseconds).
+
+    `began`: the same by the clock that durations are measured with, in nanoseconds. `walls`: the nanoseconds of parts
+    that its thread had spent before.
+    """
+
+    point: int
+    trigger: str
+    started_at: int
+    began: int
+    walls: Mapping[Part, int]
+
+    @staticmethod
+    def now(jvm: Jvm, point: int, trigger: str) -> Occasion:
+        return Occasion(point, trigger, time.time_ns() // 1000, time.perf_counter_ns(), jvm.walls.totals())
+
+    def elapsed_ms(self) -> int:
+        return (time.perf_counter_ns() - self.began) // NANOSECONDS
+
+
+def with_split(
+    jvm: Jvm, view: View, record: RunRecord, occasion: Occasion, steps: Iterable[StepSpent] = ()
+) -> RunRecord:
+    """Returns the record of a run, whose duration has just ended, with where its time went."""
+    told = split.split_of(view.location, record.row.duration_ms or 0, jvm.walls.since(occasion.walls))
+    return replace(record, split=told, steps=tuple(steps))
+
+
+def beside_estimates(plan: RunPlan, spent: Iterable[StepSpent]) -> Iterator[StepSpent]:
+    """Yields what each step took, with what the plan estimates of it."""
+    volumes = {step.name: step.volume for step in plan.steps}
+    for step in spent:
+        volume = volumes.get(step.step, Volume())
+        rows = None if volume.written is None else round(volume.written)
+        cost = None if volume.cost is None else round(volume.cost, 3)
+        yield replace(step, estimated_cost=cost, estimated_rows=rows)
+
+
+def publish(jvm: Jvm, view: View, record: RunRecord, occasion: Occasion, readers: Jvm | None = None) -> None:
+    """Publishes a run. The process remembers what the run has taken, by part, since its duration ended.
+
+    `readers`: a session that is to read the new content, in cached plans too.
+    """
+    with jvm.walls.part("publishing"):
+        view.publish(record)
+        if readers is not None:
+            view.refresh_readers(readers)
+    told = record.split.wall_ms if record.split is not None else {}
+    since = {part: ms - told.get(part, 0) for part, ms in jvm.walls.since(occasion.walls).items()}
+    split.note_after(view.location, record.run, {part: ms for part, ms in since.items() if ms > 0})
