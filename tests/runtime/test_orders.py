@@ -122,9 +122,9 @@ def test_more_keys_than_are_looked_up(
     rows: list[float] = []
     fit = sessions.fit
 
-    def noted(jvm: Any, source_bytes: float | None, shuffled: float, read: float, *rest: Any) -> None:
+    def noted(jvm: Any, source_bytes: float | None, shuffled: float, read: float, *rest: Any) -> dict[str, str]:
         rows.append(read)
-        fit(jvm, source_bytes, shuffled, read, *rest)
+        return fit(jvm, source_bytes, shuffled, read, *rest)
 
     spark.sql("CREATE TABLE many (k INT, v BIGINT) USING delta")
     spark.sql(f"INSERT INTO many SELECT id, id FROM range({GROUPS})")

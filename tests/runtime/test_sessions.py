@@ -33,10 +33,8 @@ class Double:
     def conf(self) -> Conf:
         return self.settings
 
-    def sparkContext(self) -> Any:  # noqa: N802  # Spark's name
-        return self
-
-    def defaultParallelism(self) -> int:  # noqa: N802  # Spark's name
+    @property
+    def cores(self) -> int:
         return 2
 
 
@@ -58,10 +56,10 @@ def test_a_session_is_fitted_to_a_step(
     source_bytes: float | None, rows: float, read: float, joins: int, expected: Mapping[str, str]
 ) -> None:
     jvm = Double()
-    sessions.fit(jvm, source_bytes, rows, read, joins)  # type: ignore[arg-type]
-    assert jvm.settings["spark.sql.shuffle.partitions"] == expected["partitions"]
-    assert jvm.settings["spark.sql.adaptive.enabled"] == expected["adaptive"]
-    assert jvm.settings["spark.sql.codegen.wholeStage"] == expected["compiled"]
+    settings = sessions.fit(jvm, source_bytes, rows, read, joins)  # type: ignore[arg-type]
+    assert settings["spark.sql.shuffle.partitions"] == expected["partitions"]
+    assert settings["spark.sql.adaptive.enabled"] == expected["adaptive"]
+    assert settings["spark.sql.codegen.wholeStage"] == expected["compiled"]
 
 
 def test_a_large_change_is_read_by_compiled_code(
@@ -78,9 +76,9 @@ def test_a_large_change_is_read_by_compiled_code(
     seen: list[float] = []
     fit = sessions.fit
 
-    def noted(jvm: Any, source_bytes: float | None, rows: float, read: float, *rest: Any) -> None:
+    def noted(jvm: Any, source_bytes: float | None, rows: float, read: float, *rest: Any) -> dict[str, str]:
         seen.append(read)
-        fit(jvm, source_bytes, rows, read, *rest)
+        return fit(jvm, source_bytes, rows, read, *rest)
 
     monkeypatch.setattr(sessions, "fit", noted)
     assert refresh("v").kind == "INCREMENTAL"

@@ -12,6 +12,7 @@ from pyspark.sql import Row, SparkSession
 
 from tests.conftest import location_of, newest_entry
 from tests.runtime.conftest import SUMMARY
+from tidemill.bridge.jvm import Jvm
 from tidemill.bridge.walls import PARTS, Walls
 from tidemill.runtime.view import split
 from tidemill.runtime.view.record import RunRecord
@@ -177,3 +178,23 @@ def test_runs_without_output_and_of_upstream_views_add_up(spark: SparkSession, s
 
 def newest_record(spark: SparkSession, view: str) -> RunRecord:
     return RunRecord.from_json(newest_entry(location_of(spark, view)))
+
+
+def test_with_nothing_due_few_calls_reach_the_jvm(
+    spark: SparkSession, sales: str, refresh: Callable[..., Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call is a round trip between two processes, and may be one more to a store."""
+    spark.sql(f"CREATE INCREMENTAL VIEW summary SCHEDULE (ON DEMAND) AS {SUMMARY}")
+    refresh("summary")
+    called: list[str] = []
+    call = Jvm._call
+
+    def noted(jvm: Jvm, method: str, request: str) -> Any:
+        called.append(method)
+        return call(jvm, method, request)
+
+    monkeypatch.setattr(Jvm, "_call", noted)
+    row = refresh("summary")
+    assert (row.kind, row.jobs) == ("NO_DATA", 0)
+    assert {"analyze", "pin", "release"} <= set(called)
+    assert len(called) <= 14, called

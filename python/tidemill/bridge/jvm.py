@@ -6,10 +6,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from py4j.clientserver import JavaClient
-from py4j.java_gateway import GatewayClient, JavaClass, JavaObject
+from py4j.java_gateway import GatewayClient, JavaClass, JavaMember, JavaObject
+from py4j.protocol import STATIC_PREFIX
 
 from tidemill.bridge.walls import Walls
 from tidemill.errors import TidemillError
@@ -85,7 +87,11 @@ class Jvm:
         self._session = session
         self._interrupted = interrupted
         self.statement = statement
-        self._bridge = JavaClass(BRIDGE, client)
+
+    @cached_property
+    def cores(self) -> int:
+        """The number of tasks that run at once."""
+        return int(self._session.sparkContext().defaultParallelism())
 
     @property
     def walls(self) -> Walls:
@@ -106,7 +112,7 @@ class Jvm:
         begins = method in {"run", "cut", "judge"} or (method == "files" and (request or {}).get("do") == "write_new")
         if begins and self._interrupted():
             raise TidemillError("OPERATION_CANCELED")
-        answer = json.loads(getattr(self._bridge, method)(self._session, json.dumps(request or {})))
+        answer = json.loads(self._call(method, json.dumps(request or {})))
         self.spent.jobs += answer.get("jobs", 0)
         self.spent.cpu_ms += answer.get("cpu_ms", 0.0)
         self.spent.rows_read += answer.get("rows_read", 0)
@@ -122,9 +128,14 @@ class Jvm:
             )
         return answer["ok"]
 
+    def _call(self, method: str, request: str) -> Any:
+        """Calls a method of Bridge. A `JavaClass` would make two calls of each: it asks what the name is."""
+        member = JavaMember(method, None, f"{STATIC_PREFIX}{BRIDGE}", self._client)
+        return member(self._session, request)
+
     def clone(self, confs: Mapping[str, str | None]) -> Jvm:
         """Returns a clone of the session with these settings (None: unset). This session stays as it is."""
-        session = self._bridge.cloneSession(self._session, json.dumps(dict(confs)))
+        session = self._call("cloneSession", json.dumps(dict(confs)))
         return Jvm(self._client, session, self._interrupted, self.statement, self.spent)
 
     def apart(self, interrupted: Callable[[], bool]) -> Jvm:

@@ -1,4 +1,4 @@
-"""What earlier runs took: by part of each run, and by step of the last one, beside the estimates."""
+"""Lines about earlier runs: time by part of each, and by step of the last one, beside the estimates."""
 
 from __future__ import annotations
 

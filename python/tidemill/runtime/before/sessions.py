@@ -5,7 +5,6 @@ The caller's session is never changed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from math import ceil, inf
 from typing import Any
@@ -76,33 +75,32 @@ def working(jvm: Jvm, captured: Mapping[str, str]) -> Jvm:
     return jvm.clone({**captured, **PHYSICAL})
 
 
-def fit(jvm: Jvm, source_bytes: float | None, rows: float = inf, read: float = inf, joins: int = 0) -> None:
-    """Fits a working session to one step: shuffle partitions, adaptive execution, code generation.
+def fit(jvm: Jvm, source_bytes: float | None, rows: float = inf, read: float = inf, joins: int = 0) -> dict[str, str]:
+    """Returns the settings that fit a working session to one step: shuffle partitions, adaptive execution, code
+    generation.
 
     `source_bytes`: of the snapshots that the step scans; 0 if it reads only changes and states, None if unknown.
     `rows`: estimated number of rows that it shuffles; `read`: that it reads. `joins`: number of joins in its plan.
     """
-    cores = int(jvm.session.sparkContext().defaultParallelism())
-    conf = jvm.session.conf()
     if source_bytes is None:
-        most = max(cores, int(conf.get(SHUFFLE_PARTITIONS)))
+        most = max(jvm.cores, int(jvm.session.conf().get(SHUFFLE_PARTITIONS)))
     else:
-        most = max(cores, int(source_bytes // BYTES_PER_PARTITION) + 1)
+        most = max(jvm.cores, int(source_bytes // BYTES_PER_PARTITION) + 1)
     wanted = most if rows == inf else min(most, max(1, ceil(rows / ROWS_PER_PARTITION)))
-    conf.set(SHUFFLE_PARTITIONS, str(wanted))
     adaptive = source_bytes is None or source_bytes >= ADAPTIVE_FROM_BYTES or joins > MOST_JOINS
-    conf.set("spark.sql.adaptive.enabled", str(adaptive).lower())
     compiled = source_bytes != 0 or rows > INTERPRETED_ROWS or read > INTERPRETED_READ
-    conf.set("spark.sql.codegen.wholeStage", str(compiled).lower())
-    conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if compiled else "NO_CODEGEN")
+    return {
+        SHUFFLE_PARTITIONS: str(wanted),
+        "spark.sql.adaptive.enabled": str(adaptive).lower(),
+        "spark.sql.codegen.wholeStage": str(compiled).lower(),
+        "spark.sql.codegen.factoryMode": "FALLBACK" if compiled else "NO_CODEGEN",
+    }
 
 
 def planner_settings(jvm: Jvm) -> PlannerSettings:
     """Returns the caller's settings for planning. Raises TIDEMILL_INVALID_SETTING."""
-    conf = jvm.session.conf()
-    # One text and a few calls: a walk over a Scala map costs a py4j call for each of its keys.
-    names = set(re.findall(rf"{re.escape(PREFIX)}[\w.]+", str(conf.getAll().keySet().toString()))) - FIXED
+    answer = jvm.invoke("prefixed", {"prefix": PREFIX})
+    own = {name: value for name, value in answer["session"].items() if name not in FIXED}
     # Not the session's value: rule packs are code, and some front ends set a session's settings unchecked.
-    started = jvm.session.sparkContext().getConf()
-    fixed = {name: str(started.get(name)) for name in FIXED if started.contains(name)}
-    return PlannerSettings.from_confs({**{name: str(conf.get(name)) for name in names}, **fixed})
+    fixed = {name: value for name, value in answer["application"].items() if name in FIXED}
+    return PlannerSettings.from_confs({**own, **fixed})

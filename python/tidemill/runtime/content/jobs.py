@@ -46,7 +46,8 @@ class SparkJobs:
 
     `jvm` is the clone that the refresh works in, `query` the id of the analysed query, `view` the qualified name,
     `run` the number that this run will get (job descriptions only). `clock`: what the clock shows in all jobs (epoch
-    microseconds); None: the time of each. `spent`: gets what each plan took. Raises `JvmFailure` if Spark fails.
+    microseconds); None: the time of each. `spent`: gets what each plan took. `settings`: of the session, for the plans
+    to come. Raises `JvmFailure` if Spark fails.
     """
 
     jvm: Jvm
@@ -55,11 +56,12 @@ class SparkJobs:
     run: int
     clock: int | None = None
     spent: list[StepSpent] = field(default_factory=list)
+    settings: dict[str, str] = field(default_factory=dict)
 
     def fit(self, files: Sequence[Mapping[str, Any]]) -> None:
         """Fits the session to plans that read these files, and no sources."""
         rows = sum(f["rows"] if "rows" in f else f["bytes"] / FILE_ROW_BYTES for f in files)
-        sessions.fit(self.jvm, 0.0, rows, rows)
+        self.settings.update(sessions.fit(self.jvm, 0.0, rows, rows))
 
     def write(
         self,
@@ -150,7 +152,7 @@ class SparkJobs:
     @property
     def cores(self) -> int:
         """The number of tasks that run at once."""
-        return int(self.jvm.session.sparkContext().defaultParallelism())
+        return self.jvm.cores
 
     def _description(self, step: str) -> str:
         return f"tidemill: {self.view} {self.run} {step}"
@@ -165,6 +167,7 @@ class SparkJobs:
             "description": self._description(step),
             "sink": sink,
             "clock": self.clock,
+            "confs": self.settings,
         }
         with self._noted(step) as noted:
             answer: Mapping[str, Any] = self.jvm.invoke("run", request)
@@ -186,6 +189,6 @@ class SparkJobs:
 
 @dataclass(slots=True)
 class _Noted:
-    """What a plan tells of itself. `rows`: that it wrote; None: it counts none."""
+    """Figures that a plan tells of itself. `rows`: that it wrote; None: it counts none."""
 
     rows: int | None = None

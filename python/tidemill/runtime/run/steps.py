@@ -91,7 +91,7 @@ def carry_out(
     asked = {pair for step in plan.steps for pair in questions.values_looked_up(step.plan)}
     size = partial(_bytes, situation, states, sought)
     for step in read_first(plan.steps, situation.query, situation.changes, size):
-        _fit(execution.jvm, situation, binder, step)
+        execution.settings.update(_fitting(execution.jvm, situation, binder, step))
         placed = _placed(step, outcome.places)
         outcome.take(placed, _written(execution, binder, placed, stage, partitions, asked, sought.observed))
         if step.mode == "compact":
@@ -124,14 +124,14 @@ def _placed(step: Step, places: Places) -> Step:
     return step
 
 
-def _fit(jvm: Jvm, situation: Situation, binder: Binder, step: Step) -> None:
-    """Fits the session to a step."""
+def _fitting(jvm: Jvm, situation: Situation, binder: Binder, step: Step) -> dict[str, str]:
+    """Returns the settings that fit the session to a step."""
     source_bytes = situation.source_bytes if questions.count(step.plan, "scan") else 0.0
     told = sum(situation.changes[n].read or 0.0 for n in questions.sources_changed(step.plan))
     known = [binder.values.get(pair) for pair in questions.values_looked_up(step.plan)]
     many = any(values is None or len(values) > FEW_KEYS for values in known)  # None: all of the state is read
     read = inf if many else max(step.volume.read, told)
-    sessions.fit(jvm, source_bytes, max(step.volume.shuffled, told), read, questions.count(step.plan, "join"))
+    return sessions.fit(jvm, source_bytes, max(step.volume.shuffled, told), read, questions.count(step.plan, "join"))
 
 
 def _written(

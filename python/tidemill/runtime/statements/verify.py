@@ -30,7 +30,8 @@ def verify(jvm: Jvm, statement: Verify) -> list[list[Any]]:
     working = sessions.working(jvm, definition.settings)
     with analysis.analysed_again(working, definition, head) as document:
         at = _positions(working, document, definition.qualified, head)
-        sessions.fit(working, None)
+        for name, value in sessions.fit(working, None).items():
+            working.session.conf().set(name, value)
         case = _case(working, document, at, definition, head)
         verdict = compare(case)
         if not verdict.matches:

@@ -83,9 +83,13 @@ class Files:
             raise TidemillError("TIDEMILL_LOCATION_UNSUPPORTED", {"location": path, "reason": answer["refused"]})
         return bool(answer["created"])
 
-    def write(self, path: str, text: str) -> None:
-        """Writes the text, whatever was there. Readers see the old file or the new one."""
-        self._do("write", path=path, text=text)
+    def write(self, path: str, text: str, *, lasting: bool = True) -> None:
+        """Writes the text, whatever was there. Readers see the old file or the new one.
+
+        `lasting`: also if the machine stops right afterwards. If not, the file may be empty then, and the call need not
+        wait for the disk.
+        """
+        self._do("write", path=path, text=text, lasting=lasting)
 
     def list(self, path: str, recursive: bool = False) -> list[Status]:
         """Returns files and folders in the folder; with `recursive`, all files below it. Empty if it does not exist.

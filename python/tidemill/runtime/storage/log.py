@@ -232,7 +232,7 @@ class Log(Generic[E]):
             self._files.delete(written)
             raise TidemillError("TIDEMILL_CONCURRENT_REFRESH", {"view": self._view})
         with suppress(Exception):  # an older hint does as well
-            self._files.write(child(self._folder, HINT), str(entry.run))
+            self._files.write(child(self._folder, HINT), str(entry.run), lasting=False)
 
     def _create(self, run: int, text: str, mark: str) -> bool:
         path = self._path(run)

@@ -62,7 +62,8 @@ class Writer:
 
     def write(self) -> None:
         """Writes the mark, with the present time of the store."""
-        self.files.write(self.path, json.dumps({"started": self.since}))
+        # When the machine stops, the writer stops with it.
+        self.files.write(self.path, json.dumps({"started": self.since}), lasting=False)
 
     def renew(self) -> None:
         """Writes the mark anew, unless it is gone."""

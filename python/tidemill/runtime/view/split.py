@@ -1,4 +1,4 @@
-"""Where the time of a run went: wall time by part, and what each of its steps took beside its estimate."""
+"""The time of a run: by part, and by step beside the estimates."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ of a run is written before they are known, so the entry of the next run has them
 
 @dataclass(frozen=True, slots=True)
 class StepSpent:
-    """What a step of a run took. `wall_ms`: milliseconds by part. `rows`: written; None: it counts none.
+    """The time, cost and rows of a step of a run.
 
+    `wall_ms`: milliseconds by part. `rows`: written; None: it counts none.
     `estimated_cost`, `estimated_rows`: CPU milliseconds and written rows as the plan estimates them; None: it does not.
     """
 

@@ -12,6 +12,8 @@ import java.nio.file.{
 import java.util.UUID
 
 import scala.annotation.tailrec
+import scala.concurrent.{ExecutionContext, Future}
+import scala.concurrent.duration.Duration
 import scala.util.{Try, Using}
 
 import org.apache.hadoop.conf.Configuration
@@ -110,8 +112,16 @@ object Files {
   def ofDelta(relation: HadoopFsRelation): Boolean =
     relation.location.getClass.getName.startsWith("org.apache.spark.sql.delta.")
 
+  /** They end when they have had nothing to do for a minute: to make new ones takes longer than to look at few files. */
+  private lazy val listing =
+    ExecutionContext.fromExecutor(ThreadUtils.newDaemonCachedThreadPool("tidemill-files", ListingThreads))
+
   private def eachInThreads[A, B](items: Seq[A])(work: A => B): Seq[B] =
-    if (items.size < 4) items.map(work) else ThreadUtils.parmap(items, "tidemill-files", ListingThreads)(work)
+    if (items.size < 4) items.map(work)
+    else {
+      implicit val threads: ExecutionContext = listing
+      ThreadUtils.awaitResult(Future.sequence(items.map(item => Future(work(item)))), Duration.Inf)
+    }
 
   private def children(path: Path, conf: Configuration): Seq[FileStatus] =
     try path.getFileSystem(conf).listStatus(path).toSeq
@@ -150,7 +160,7 @@ object Files {
 
   /** Local: a complete temporary file is hard-linked to its name, which fails if the name is taken. */
   private def linkNew(target: NioPath, text: String, fs: FileSystem): Boolean = {
-    val temporary = writeTemporary(target, text, fs)
+    val temporary = writeTemporary(target, text, fs, lasting = true)
     try {
       Nio.createLink(target, temporary)
       true
@@ -162,7 +172,7 @@ object Files {
   /** HDFS: the name node renames without overwriting in one step. */
   private def renameNew(target: Path, text: String, conf: Configuration): Boolean = {
     val context = FileContext.getFileContext(target.toUri, conf)
-    val temporary = writeTemporary(target, text, conf)
+    val temporary = writeTemporary(target, text, conf, lasting = true)
     try {
       context.rename(temporary, target, Options.Rename.NONE)
       true
@@ -188,14 +198,16 @@ object Files {
 
   /**
    * Puts `text` under `path`, whatever was there, so that readers see the old or the new content and nothing between.
+   *
+   * @param lasting if not, the file may be empty when the machine stops soon afterwards
    */
-  def replace(path: Path, text: String, conf: Configuration): Unit = {
+  def replace(path: Path, text: String, conf: Configuration, lasting: Boolean): Unit = {
     val fs = path.getFileSystem(conf)
     fs.getScheme match {
       case "file" =>
         val target = local(path)
         unlessTaken {
-          val temporary = writeTemporary(target, text, fs)
+          val temporary = writeTemporary(target, text, fs, lasting)
           try Nio.move(temporary, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING)
           finally Nio.deleteIfExists(temporary)
         }
@@ -203,7 +215,7 @@ object Files {
         Nio.deleteIfExists(target.resolveSibling(s".${target.getFileName}.crc"))
       case "hdfs" | "viewfs" =>
         unlessTaken {
-          val temporary = writeTemporary(path, text, conf)
+          val temporary = writeTemporary(path, text, conf, lasting)
           FileContext.getFileContext(path.toUri, conf).rename(temporary, path, Options.Rename.OVERWRITE)
         }
       case _ => // object stores show a put when it is complete
@@ -236,7 +248,7 @@ object Files {
   private def temporaryName(name: String): String = s".$name.${UUID.randomUUID()}.tmp"
 
   /** Folders and file get the permissions that `fs` gives to what it makes itself. */
-  private def writeTemporary(target: NioPath, text: String, fs: FileSystem): NioPath = {
+  private def writeTemporary(target: NioPath, text: String, fs: FileSystem, lasting: Boolean): NioPath = {
     if (!Nio.isDirectory(target.getParent)) fs.mkdirs(new Path(target.getParent.toUri))
     val temporary = target.resolveSibling(temporaryName(target.getFileName.toString))
     val channel = java.nio.channels.FileChannel.open(temporary, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)
@@ -249,7 +261,7 @@ object Files {
         }
         val bytes = ByteBuffer.wrap(text.getBytes(UTF_8))
         while (bytes.hasRemaining) channel.write(bytes)
-        channel.force(true) // the name must not outlive its content when the machine stops
+        if (lasting) channel.force(true) // the name must not outlive its content when the machine stops
       }
     } catch {
       case failure: Throwable => // a full disk, say: half a file helps nobody
@@ -259,13 +271,13 @@ object Files {
     temporary
   }
 
-  private def writeTemporary(target: Path, text: String, conf: Configuration): Path = {
+  private def writeTemporary(target: Path, text: String, conf: Configuration, lasting: Boolean): Path = {
     val temporary = new Path(target.getParent, temporaryName(target.getName))
     val fs = target.getFileSystem(conf)
     try {
       Using.resource(fs.create(temporary, false)) { out =>
         out.write(text.getBytes(UTF_8))
-        out.hsync()
+        if (lasting) out.hsync()
       }
     } catch {
       case failure: Throwable =>

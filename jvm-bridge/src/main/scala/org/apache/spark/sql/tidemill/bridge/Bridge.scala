@@ -29,6 +29,7 @@ object Bridge {
   def cut(session: SparkSession, request: String): String = answer(session, request, Plans.cut)
   def judge(session: SparkSession, request: String): String = answer(session, request, Plans.judge)
   def settings(session: SparkSession, request: String): String = answer(session, request, Plans.settings)
+  def prefixed(session: SparkSession, request: String): String = answer(session, request, Plans.prefixed)
   def mark(session: SparkSession, request: String): String = answer(session, request, Plans.mark)
   def files(session: SparkSession, request: String): String = answer(session, request, Store.files)
   def pin(session: SparkSession, request: String): String = answer(session, request, Store.pin)

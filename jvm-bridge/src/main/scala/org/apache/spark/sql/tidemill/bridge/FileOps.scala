@@ -18,7 +18,9 @@ private[tidemill] object FileOps {
       case "read_many" =>
         JArray(paths.map(Files.read(_, conf).map(JString(_)).getOrElse(JNull)).toList)
       case "write_new" => Files.writeNew(path("path"), Json.text(request, "text"), conf)
-      case "write" => Files.replace(path("path"), Json.text(request, "text"), conf); JBool(true)
+      case "write" =>
+        Files.replace(path("path"), Json.text(request, "text"), conf, Json.flag(request, "lasting"))
+        JBool(true)
       case "list" =>
         JArray(Files.listOwn(path("path"), conf, Json.flag(request, "recursive")).map(listed).toList)
       case "mkdirs" => JBool(path("path").getFileSystem(conf).mkdirs(path("path")))

@@ -69,8 +69,17 @@ object Plans {
     JNull
   }
 
-  /** See [[Execution]]. */
-  def run(session: SparkSession, request: JValue): JValue = new Execution(session, known(request), request).run()
+  /** See [[Execution]]; "confs": settings that the session, a clone, gets first. */
+  def run(session: SparkSession, request: JValue): JValue = {
+    set(session, request)
+    new Execution(session, known(request), request).run()
+  }
+
+  private def set(session: SparkSession, request: JValue): Unit = request \ "confs" match {
+    case JObject(fields) =>
+      for ((key, JString(value)) <- fields) session.sessionState.conf.setConfString(key, value)
+    case _ =>
+  }
 
   /** See [[Marks]]. */
   def mark(session: SparkSession, request: JValue): JValue = Marks.run(session, request)
@@ -84,6 +93,15 @@ object Plans {
   private def known(request: JValue): Query = {
     val id = Decoder.long(request \ "query")
     Option(queries.get(id)).getOrElse(throw new IllegalArgumentException(s"query $id is not known"))
+  }
+
+  /** {"prefix"} to {"session", "application"}: the settings whose names begin so, in the session and as Spark started. */
+  def prefixed(session: SparkSession, request: JValue): JValue = {
+    val prefix = Decoder.text(request \ "prefix")
+    def named(all: Iterable[(String, String)]): JObject =
+      JObject(all.collect { case (key, value) if key.startsWith(prefix) => key -> (JString(value): JValue) }.toList)
+    ("session" -> named(session.sessionState.conf.getAllConfs)) ~
+      ("application" -> named(session.sparkContext.getConf.getAll))
   }
 
   /**

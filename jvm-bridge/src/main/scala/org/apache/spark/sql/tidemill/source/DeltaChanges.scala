@@ -129,6 +129,11 @@ private[tidemill] object DeltaChanges {
     if (from >= to) Nil
     else log.getChanges(from + 1, to, table, true).map((DeltaCommit.apply _).tupled).toSeq
 
+  /** The summary of a table that stands where it stood. */
+  val nothing: JValue = JObject(
+    "changed" -> JBool(false), "changes_readable" -> JBool(true), "old_readable" -> JBool(true),
+    "inserts" -> JLong(0L), "deletes" -> JLong(0L), "direct" -> JBool(true), "bytes" -> JLong(0L), "reason" -> JNull)
+
   /** `other`: the column of a schema that is not what it is before and after, if there is one. */
   def summary(
       session: SparkSession, log: DeltaLog, table: Option[CatalogTable], from: Long, to: Long,

@@ -47,7 +47,7 @@ private[tidemill] object DeltaSource extends Source {
 
   def describe(leaf: LogicalRelation, files: HadoopFsRelation): JValue = {
     val index = files.location.asInstanceOf[TahoeLogFileIndex]
-    val snapshot = index.getSnapshot
+    val snapshot = index.snapshotAtAnalysis // the present one would take a listing of the log, and `pin` takes that
     JObject(
       "kind" -> Kind.Delta.json,
       "format" -> JString("delta"),
@@ -103,8 +103,8 @@ private[tidemill] object DeltaSource extends Source {
 
   /** As for all; `inserts` and `deletes` count rows where file statistics or commit metrics tell them all. */
   def summary(session: SparkSession, source: JValue, from: JValue, to: JValue): JValue = {
-    val table = Source.tableIn(session, source)
-    val log = logOf(session, source, table)
+    lazy val table = Source.tableIn(session, source)
+    lazy val log = logOf(session, source, table)
     val (first, last) = (Json.long(from, "version"), Json.long(to, "version"))
     // a column that the present table lacks is not used, or analysis had failed
     val used = namesOf(Json.items(source, "fields"))
@@ -120,6 +120,7 @@ private[tidemill] object DeltaSource extends Source {
     if (from \ "id" != to \ "id" || last < first) Source.gone("SOURCE_REPLACED: another table under this name")
     else other(now) match {
       case Some(name) => Source.gone(s"SCHEMA_CHANGED: column $name is not what it was")
+      case None if first == last => DeltaChanges.nothing
       case None => DeltaChanges.summary(session, log, table, first, last, gone)
     }
   }
