@@ -1,4 +1,5 @@
-"""./build.sh bench NAME [--scale N] [--queries 1,3] [--rounds N] [--policy AUTO] [--only TESTS] [--no-report]
+"""./build.sh bench NAME [--scale N] [--queries 1,3] [--rounds N] [--policy AUTO] [--only TESTS] [--rows 100000,1000000]
+  [--no-report]
 
 Runs benchmarks/bench_NAME.py under pytest-benchmark, keeps its figures as JSON under build/bench/, and writes them as a
 table into docs/benchmarks.md.
@@ -34,6 +35,9 @@ def main() -> int:
     parser.add_argument(
         "--only", default="", help="tests whose names pytest -k selects by this; the rest of the page stays"
     )
+    parser.add_argument(
+        "--rows", default="100000,1000000,10000000", help="sizes of the tables of floor, separated by commas"
+    )
     parser.add_argument("--no-report", action="store_true", help="leave docs/benchmarks.md as it is")
     arguments = parser.parse_args()
 
@@ -42,6 +46,7 @@ def main() -> int:
     os.environ["TIDEMILL_BENCH_QUERIES"] = arguments.queries
     os.environ["TIDEMILL_BENCH_ROUNDS"] = str(arguments.rounds)
     os.environ["TIDEMILL_BENCH_POLICY"] = arguments.policy
+    os.environ["TIDEMILL_BENCH_ROWS"] = arguments.rows
     policy = "" if arguments.policy == "STRICT" else f"-{arguments.policy.lower()}"
     figures = BUILD / "bench" / arguments.only / f"{arguments.name}-{arguments.scale:g}{policy}.json"
     figures.parent.mkdir(parents=True, exist_ok=True)
