@@ -320,7 +320,7 @@ class DefaultCostModel:
         return CpuMs(self.job + self.exchange + rows * reading + wanted * self.hash)
 
     def cutting(self, rows: float, types: Sequence[str], gone: float) -> CpuMs:
-        """CPU milliseconds of a job that copies files of `rows` rows without `gone` of them; other pages cost nothing."""
+        """CPU milliseconds of a job that copies files of `rows` rows without `gone` of them; other pages are free."""
         return CpuMs(self.job + min(rows, gone * RESULT_PAGE_ROWS) * len(types) * self.copy)
 
     def rewriting(self, rows: float, after: float, types: Sequence[str], *, grouped: bool) -> CpuMs:
