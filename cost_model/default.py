@@ -77,6 +77,8 @@ ANY_ORDER, SUMS = frozenset({"min", "max", "count"}), frozenset({"sum", "avg"})
 """Functions that may add up in any order; those that may unless they add up doubles."""
 SORT_PASSES = 2
 """Passes over a row (`row`) to keep the first rows of an order."""
+MOVED = 0.4
+"""The work to move an encoded value from a page that other rows leave, as a fraction of that to write it."""
 
 USUAL = ("long", "integer", "decimal(12,2)", "double", "date", "string", "string")
 """Types of the columns of a row that is saved, where nobody knows them."""
@@ -108,7 +110,6 @@ class DefaultCostModel:
     write: float = _constant(5e-5, PER_ROW, "a row is written, of one column")
     encode: float = _constant(5e-5, PER_ROW, "one more column of it is written: a number, a date, a decimal")
     encode_text: float = _constant(1e-4, PER_ROW, "one more column of it is written: a text, or anything nested")
-    copy: float = _constant(2e-5, PER_ROW, "a column of a row is moved, on a page of which other rows are cut out")
     order: float = _constant(1e-3, PER_ROW, "a row of a state is written in the order of a column, on small pages")
     kept: float = _constant(1.4e-4, PER_ROW, "a row of a state, of the result or of what a run saved is read")
     file: float = _constant(1.0, "ms/file", "one more file of a state, or of a source's snapshot, is opened")
@@ -320,8 +321,8 @@ class DefaultCostModel:
         return CpuMs(self.job + self.exchange + rows * reading + wanted * self.hash)
 
     def cutting(self, rows: float, types: Sequence[str], gone: float) -> CpuMs:
-        """CPU milliseconds of a job that copies files of `rows` rows without `gone` of them; other pages are free."""
-        return CpuMs(self.job + min(rows, gone * RESULT_PAGE_ROWS) * len(types) * self.copy)
+        """CPU milliseconds of a job that copies files of `rows` rows without `gone` of them, each on another page."""
+        return CpuMs(self.job + min(rows, gone * RESULT_PAGE_ROWS) * MOVED * self._encoded(types))
 
     def rewriting(self, rows: float, after: float, types: Sequence[str], *, grouped: bool) -> CpuMs:
         """CPU milliseconds of a job that reads `rows` rows, and writes those that stay or come."""

@@ -92,7 +92,7 @@ def test_a_base_comes_into_order_once_few_keys_were_asked_for_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(wanted, "worth_ordering", worth_ordering)
-    spark.conf.set(COSTS, free("exchange", "step", "hash", "write", "order"))
+    spark.conf.set(COSTS, free("exchange", "step", "hash", "write", "encode", "encode_text", "order"))
     spark.sql("CREATE TABLE many (k INT, v BIGINT) USING delta")
     spark.sql(f"INSERT INTO many SELECT id, id FROM range({GROUPS})")
     query = "SELECT k, count(*) AS n, sum(v) AS s FROM many GROUP BY k"

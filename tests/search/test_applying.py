@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 
 from cost_model.default import MODEL
-from tests.search.test_planner import EXTREMA, SOURCES, SUMS, T, U, change, planned
+from tests.search.test_planner import EXTREMA, SUMS, T, U, change, planned
 from tidemill.explain import explained
 from tidemill.plan.change import SourceChange
+from tidemill.search.contract.request import PlanRequest
 from tidemill.search.contract.stored import FEW_MARKED, MOST_FOUND, MOST_PLACED_FILES, SMALL_RESULT_BYTES, Layout
 from tidemill.search.runs.applying import Content
 from tidemill.search.runs.explanation import ExplainedPlan
+from tidemill.search.service.planner import plan_run
 from tidemill.settings import PlannerSettings
+from tidemill.text.parser import parse_query
 
 ROWS = 1e6
 FIND, CUT, COME = "find rows that leave", "cut rows that leave", "write rows that come"
@@ -130,17 +133,20 @@ def test_rows_read_of_the_content_tell_their_places() -> None:
     assert FIND not in jobs(plan)
 
 
-def test_a_small_change_of_a_large_content_is_applied() -> None:
-    """Computing all rows anew is cheap here, but writing them is not."""
-    text = SOURCES.replace("rows=10000000", "rows=400000").replace("rows=50000000", "rows=400000")
-    assert text != SOURCES
-    columns = ", ".join(f"#{20 + i} := (#1 + {i})" for i in range(8))
-    query = f"project [#9 := #0, {columns}]\n" + T
-    sources = {0: SourceChange(changed=True, old_readable=True, rows=4e5, inserts=1e3, deletes=1e2)}
-    plan = planned(query, sources, rows=4e5, layout=Layout(2, 2e7))
-    assert plan.kind == "INCREMENTAL"
-    most = replace(sources[0], inserts=4e5, deletes=4e5)
-    assert planned(query, {0: most}, rows=4e5, layout=Layout(2, 2e7)).kind == "FULL"
+def test_the_rows_to_be_written_decide() -> None:
+    """The same changes of the same sources: a small content is made anew, a large one is not."""
+    named = ", ".join(f"#{i} := {field}" for i, field in enumerate("abc"))
+    scans = [named, named.replace("#0", "#3").replace("#1", "#4").replace("#2", "#5")]
+    scans += [named.replace("#0", "#6").replace("#1", "#7").replace("#2", "#8")]
+    text = "".join(f"source {i} t{i} [a: long, b: string, c: double] kind=delta rows=100000\n" for i in range(3))
+    text += "join inner [(#0 = #3), (#3 = #6)]\n" + "".join(f"  scan {i} [{scan}]\n" for i, scan in enumerate(scans))
+    some = SourceChange(changed=True, old_readable=True, rows=1e5, inserts=1e3, deletes=1e2)
+
+    def kind(rows: float) -> str:
+        asked = PlanRequest(parse_query(text), "AUTO", dict.fromkeys(range(3), some), frozenset(), False, None)
+        return plan_run(replace(asked, rows=rows, layout=Layout(2, 40 * rows))).kind
+
+    assert (kind(1e3), kind(1e6)) == ("FULL", "INCREMENTAL")
 
 
 def test_explain_shows_what_is_written_and_applied() -> None:

@@ -33,12 +33,15 @@ RECIPES: Mapping[str, Recipe] = {
     "probe": Recipe("join", base="keys"),
     "search": Recipe("search", base="named"),
     "shuffle": Recipe("exchange", base="narrow"),
-    "write": Recipe("write", base="wide"),
-    "order": Recipe("ordered", base="write"),
+    "write": Recipe("one written", base="one"),
+    "encode": Recipe("numbers written", base="numbers computed", times=4),
+    "encode_text": Recipe("texts written", base="texts computed", times=2),
+    "order": Recipe("ordered", base="written"),
     "kept": Recipe("kept"),
     "file": Recipe("files"),
     "source": Recipe("scan", fixed=True),
     "step": Recipe("step", fixed=True),
+    "job": Recipe("few written", fixed=True),
     "exchange": Recipe("exchanges", base="step", times=4, fixed=True),
 }
 
@@ -57,6 +60,9 @@ NARROW = ("k", "price", "name")
 NUMBERS, TEXTS = ("k", "line", "price", "share", "day"), ("k", "name", "kind")
 SENTENCE = "concat('the ', name, ' of ', kind, ' has ', line, ' in stock') AS sentence"
 SIGN = "CASE WHEN kind = 'insert' OR kind = 'update_postimage' THEN 1L ELSE -1L END AS sign"
+# Conditions that hold, for which columns are computed.
+ALL_NUMBERS = "line >= 0 AND price >= 0 AND share >= 0 AND day > DATE'1990-01-01'"
+ALL_TEXTS = "length(name) + length(kind) > 0"
 # Keys in no order, each of them five times. The factor is small enough for a long.
 KEYS = "CAST(id * 2654435761 % {groups} AS LONG) * 7919 AS key"
 BROADCAST_ROWS = 50_000
@@ -216,9 +222,15 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "trees": Benchmark(HEAVY, _trees),
     "narrow": Benchmark(ROWS, lambda data, n: _read(data.made(n).select(*NARROW))),
     "exchange": Benchmark(ROWS, lambda data, n: _read(data.made(n).select(*NARROW).repartition(2, "k"))),
-    "wide": Benchmark(HEAVY, lambda data, n: _read(data.made(n))),
-    "write": Benchmark(HEAVY, lambda data, n: data.write(data.made(n))),
+    "one": Benchmark(HEAVY, lambda data, n: _read(data.made(n).select("k"))),
+    "one written": Benchmark(HEAVY, lambda data, n: data.write(data.made(n).select("k"))),
+    "numbers computed": Benchmark(HEAVY, lambda data, n: data.write(data.made(n).where(ALL_NUMBERS).select("k"))),
+    "numbers written": Benchmark(HEAVY, lambda data, n: data.write(data.made(n).select(*NUMBERS))),
+    "texts computed": Benchmark(HEAVY, lambda data, n: data.write(data.made(n).where(ALL_TEXTS).select("k"))),
+    "texts written": Benchmark(HEAVY, lambda data, n: data.write(data.made(n).select(*TEXTS))),
+    "written": Benchmark(HEAVY, lambda data, n: data.write(data.made(n))),
     "ordered": Benchmark(HEAVY, _ordered),
     "step": Benchmark((100, 1_000), _step),
+    "few written": Benchmark((100, 1_000), lambda data, n: data.write(data.table(n))),
     "exchanges": Benchmark((100, 1_000), _exchanges),
 }

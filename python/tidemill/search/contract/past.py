@@ -14,10 +14,6 @@ ALIKE = 4.0
 """Largest factor between the estimates of two comparable runs."""
 LATEST = 5
 """Largest number of comparable runs that count, the newest first."""
-SHARED_ERROR = 0.5
-"""Fraction of an estimate's error, as a logarithm, that the estimate of the other kind of run is taken to share. Errors
-in sizes, and how fast the machine is, concern both kinds; errors in the costs of operators concern one. A wrong guess
-is measured once and then known of both kinds, while a kind that is never tried is never measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +49,6 @@ class Past:
             and estimated <= ALIKE * run.estimated
         ]
         return estimated * median(alike[:LATEST]) if alike else None
-
-    def compared(self, one: tuple[RunKind, float], other: tuple[RunKind, float]) -> tuple[float, float]:
-        """Likely CPU milliseconds of two runs, each given by its kind and estimate.
-
-        If only one kind was measured, the estimate of the other is corrected by a part of the same error; if none was,
-        the estimates stay as they are.
-
-        >>> Past([PastRun("FULL", 1000, 4000)]).compared(("FULL", 1000), ("INCREMENTAL", 1500))
-        (4000.0, 3000.0)
-        """
-        found = [(self.likely(kind, estimated), estimated) for kind, estimated in (one, other)]
-        errors = [likely / estimated for likely, estimated in found if likely is not None]
-        shared = errors[0] ** SHARED_ERROR if errors else 1.0
-        first, second = (estimated * shared if likely is None else likely for likely, estimated in found)
-        return first, second
 
 
 NOTHING_PAST = Past()

@@ -87,10 +87,15 @@ class IncrementalPlanner:
         return full(self.task, "COST", None if self.chosen is None else self.request.states | self.anew)
 
     def _cheaper(self, plan: ExplainedPlan) -> ExplainedPlan:
-        """The cheaper of the incremental and the full plan, by their estimates and what comparable runs took."""
-        rival, past = self._all_anew(), self.request.past
-        likely = {p.kind: past.likely(p.kind, p.estimated) for p in (plan, rival)}
-        mine, other = past.compared((plan.kind, plan.estimated), (rival.kind, rival.estimated))
+        """The cheaper of the incremental and the full plan.
+
+        Measured costs of comparable runs decide if both have some, else the estimates.
+        """
+        rival = self._all_anew()
+        likely = {p.kind: self.request.past.likely(p.kind, p.estimated) for p in (plan, rival)}
+        mine, other = likely[plan.kind], likely[rival.kind]
+        if mine is None or other is None:
+            mine, other = plan.estimated, rival.estimated
         costs = f"{plan.kind} {mine:.3f} ms, {rival.kind} {other:.3f} ms, taken if {self.task.model.noise:.0f} ms less"
         plan.explanation.space.memo.emit("best", "", 0, costs)
         if other < mine - self.task.model.noise:
