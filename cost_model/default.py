@@ -14,6 +14,7 @@ from typing import assert_never
 
 from tidemill.cost.costing import (
     BROADCAST_ROWS,
+    FEW_ROWS,
     PAGE_ROWS,
     RESULT_PAGE_ROWS,
     Constant,
@@ -114,7 +115,7 @@ class DefaultCostModel:
     kept: float = _constant(1.4e-4, PER_ROW, "a row of a state, of the result or of what a run saved is read")
     file: float = _constant(1.0, "ms/file", "one more file of a state, or of a source's snapshot, is opened")
     step: float = _constant(30.0, "ms/step", "one more step, however little it reads and writes")
-    job: float = _constant(10.0, "ms/job", "few rows are written, or one more job applies the view's change")
+    job: float = _constant(10.0, "ms/job", "a step writes many rows, or one more job applies the view's change")
     exchange: float = _constant(8.0, "ms/exchange", "rows are exchanged once more within a step, however few")
     source: float = _constant(5.0, "ms/source", "one more snapshot of a source is opened")
     noise: float = _constant(100.0, "ms", "differences below the noise of a few jobs say nothing", measured=False)
@@ -312,8 +313,8 @@ class DefaultCostModel:
         return CpuMs(self.step + rows * self._encoded(USUAL))
 
     def writing(self, rows: float, types: Sequence[str]) -> CpuMs:
-        """CPU milliseconds to write `rows` rows, with columns of these types, in a job of their own."""
-        return CpuMs(self.job + rows * self._encoded(types))
+        """CPU milliseconds to write `rows` rows, with columns of these types; few need no job."""
+        return CpuMs((self.job if rows > FEW_ROWS else 0.0) + rows * self._encoded(types))
 
     def searching(self, rows: float, types: Sequence[str], wanted: float) -> CpuMs:
         """CPU milliseconds of a job that finds `wanted` rows among `rows` rows by columns of these types."""

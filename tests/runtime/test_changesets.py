@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.plan.test_plan import query
+from tidemill.cost.costing import FEW_ROWS
 from tidemill.plan.change import SourceChange
-from tidemill.runtime.content.jobs import FEW_ROWS
 from tidemill.runtime.run.changesets import BIG_BYTES, read_first
 from tidemill.search.contract.run_plan import Step, Volume
 from tidemill.wire import nodes, questions

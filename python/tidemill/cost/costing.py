@@ -28,6 +28,9 @@ PAGE_ROWS = 1_000
 RESULT_PAGE_ROWS = 4_000
 """Most rows of a page of a result file. With 1,000, writing takes a third longer and reading two thirds; with 4,000, a
 thirtieth and an eighth, of four narrow columns that compress well."""
+FEW_ROWS = 5_000
+"""Most rows of a step that come to the driver: it keeps them in memory for later steps, and writes their file without a
+Spark job."""
 LONG_DIGITS = 18
 """Largest precision of a decimal that is stored in a long."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.bridge.walls import NANOSECONDS
-from tidemill.cost.costing import PAGE_ROWS, RESULT_PAGE_ROWS
+from tidemill.cost.costing import FEW_ROWS, PAGE_ROWS, RESULT_PAGE_ROWS
 from tidemill.cost.guesses import FILE_ROW_BYTES
 from tidemill.runtime.before import sessions
 from tidemill.runtime.content.row_expressions import partition_text
@@ -20,9 +20,6 @@ from tidemill.wire.nodes import WireNode
 
 FILE_ROWS = 1_000_000
 """Most rows of a result file. A run that takes one row out of a file copies the bytes of all others."""
-FEW_ROWS = 5_000
-"""Most rows of a step that come to the driver: it keeps them in memory for later steps, and writes their file without a
-Spark job."""
 PARTITION = "_tidemill_partition_"
 """Prefix of the names of columns that partition the rows of a write; no file has them."""
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from tidemill.cost.costing import FEW_ROWS
 from tidemill.plan.change import SourceChange
 from tidemill.plan.query import Query, count_field
-from tidemill.runtime.content.jobs import FEW_ROWS
 from tidemill.search.contract.run_plan import Step, Volume
 from tidemill.wire import nodes, questions
 from tidemill.wire.nodes import WireNode
