@@ -28,7 +28,7 @@ def test_refresh_of_other_results(spark: SparkSession, events: str, result: str)
 
 def test_refresh_of_marked_rows(spark: SparkSession, events: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apply, "SMALL_RESULT_BYTES", 0)
-    monkeypatch.setattr(mark, "FEW", 1)
+    monkeypatch.setattr(mark, "FEW_MARKED", 1)
     spark.sql(f"CREATE INCREMENTAL VIEW v USING delta SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {BY_KEY}")
     assert "delta publish" in refreshing(spark, part=9)
     assert [*location_of(spark, "v").glob("deletion_vector_*.bin")]

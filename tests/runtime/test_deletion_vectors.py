@@ -28,7 +28,7 @@ BAG = "SELECT v % 50 AS v, IF(v = 3, DOUBLE('NaN'), v / 2) AS half, map('v', v %
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are marked in results of any size, or else cut out of files."""
     monkeypatch.setattr(apply, "SMALL_RESULT_BYTES", 0)
-    monkeypatch.setattr(mark, "FEW", 1)
+    monkeypatch.setattr(mark, "FEW_MARKED", 1)
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ def run(spark: SparkSession, scenario: Scenario, wanted: list[tuple[Query, Mode]
         thresholds.enter_context(mock.patch.object(orders, "LOOK_UP_FROM_ROWS", 0))
         thresholds.enter_context(mock.patch.object(wanted_states, "worth_ordering", ordered))
         thresholds.enter_context(mock.patch.object(apply, "SMALL_RESULT_BYTES", 0))
-        thresholds.enter_context(mock.patch.object(mark, "FEW", 1))
+        thresholds.enter_context(mock.patch.object(mark, "FEW_MARKED", 1))
         # Some tasks have as many rows as this in what a step writes, some more, some fewer.
         thresholds.enter_context(mock.patch.object(jobs, "FEW_ROWS", len(scenario.rounds[0]) * 4))
         spark.conf.set(COSTS, free("exchange"))
