@@ -46,10 +46,12 @@ def with_split(
 
 
 def beside_estimates(plan: RunPlan, spent: Iterable[StepSpent]) -> Iterator[StepSpent]:
-    """Yields what each step took, with what the plan estimates of it."""
+    """Yields what each step took, with what the plan estimates of it; of applying, in the first step that does so."""
     volumes = {step.name: step.volume for step in plan.steps}
+    applying = Volume(cost=plan.applying)
     for step in spent:
-        volume = volumes.get(step.step, Volume())
+        if (volume := volumes.get(step.step)) is None:
+            volume, applying = applying, Volume()
         rows = None if volume.written is None else round(volume.written)
         cost = None if volume.cost is None else round(volume.cost, 3)
         yield replace(step, estimated_cost=cost, estimated_rows=rows)

@@ -98,6 +98,7 @@ class RunPlan:
         rejected: likely CPU milliseconds of the alternative that the plan was compared with, if comparable runs were
             measured.
         asked: its reads of states by few keys, by the states' names.
+        applying: CPU milliseconds to apply the view's change to its content; `estimated` has them too.
     """
 
     kind: PlanKind
@@ -111,6 +112,7 @@ class RunPlan:
     chosen: frozenset[str] | None
     rejected: float | None = None
     asked: Mapping[str, KeyedRead] = field(default_factory=dict)
+    applying: float = 0.0
 
 
 def states_read(steps: Collection[Step]) -> frozenset[str]:

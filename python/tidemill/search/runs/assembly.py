@@ -341,7 +341,6 @@ class Assembly:
         chosen: frozenset[str] | None = None,
     ) -> ExplainedPlan:
         """The plan of the run with the present steps; `chosen` as in `RunPlan`, other arguments as in `Explanation`."""
-        used = tuple(self._used.values())
         return ExplainedPlan(
             kind=kind,
             reason=reason,
@@ -353,11 +352,12 @@ class Assembly:
             behind=frozenset(self._behind),
             chosen=chosen,
             asked=self.asked,
+            applying=sum(job.cost for job in self._jobs if job.group is None),
             explanation=Explanation(
                 self.space,
                 self._extractor,
                 self._model.name,
-                used,
+                tuple(self._used.values()),
                 tuple(self._jobs),
                 self._saves,
                 self._compacted,
