@@ -31,7 +31,7 @@ from tidemill.sources.clock_source import ClockSource
 
 SEED = int(os.environ.get("TIDEMILL_SEED", "20260"))
 EXAMPLES = int(os.environ.get("TIDEMILL_EXAMPLES", "0"))
-FEW, MANY = EXAMPLES or 1, EXAMPLES or 7
+FEW, MANY = EXAMPLES or 1, EXAMPLES or 8
 PAIRS = 50
 PARTS = 4
 DATABASE = "random_views"
