@@ -74,8 +74,6 @@ CHANGE_FILES = {"delta": 6}
 The change of a Delta table is in small files of several commits, which its log lists one by one."""
 OFFSETS = frozenset({"lag", "lead"})
 """Window functions that read one row, however far from their own."""
-ANY_ORDER, SUMS = frozenset({"min", "max", "count"}), frozenset({"sum", "avg"})
-"""Functions that may add up in any order; those that may unless they add up doubles."""
 SORT_PASSES = 2
 """Passes over a row (`row`) to keep the first rows of an order."""
 MOVED = 0.4
@@ -227,7 +225,7 @@ class DefaultCostModel:
             return 0.0
         partition = rows / max(1.0, facts.groups(op.partition, rows)) if op.partition else rows
         reading = self.frame * sum(min(before + 1 + behind, partition) for _, (before, behind) in moving)
-        in_trees = all(c.function in ANY_ORDER or (c.function in SUMS and not c.floating) for c, _ in moving)
+        in_trees = all(c.any_order for c, _ in moving)
         if reached is not None:
             return min(rows, reached) * reading
         return rows * (min(reading, self.tree * len(moving)) if in_trees else reading)
