@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.floor import SHAPES
+from tidemill.bridge.walls import PARTS
+from tidemill.runtime.view.split import OTHER
 
 Figures = Mapping[str, Any]
 COLUMNS = (
     *("rows", "refresh", "by hand", "ratio"),
     *("CPU ms", "CPU by hand", "jobs", "jobs by hand", "nothing due"),
 )
-PARTS = ("opening", "analysis", "sources", "planning", "catalyst", "jobs", "writing", "commit", "publishing", "other")
+SHOWN = (*PARTS, OTHER)
 
 
 def sections(figures: Sequence[Figures], note: str) -> Iterator[tuple[str, list[str]]]:
@@ -49,10 +51,10 @@ def _ratios(figures: Sequence[Figures]) -> Iterator[str]:
 
 
 def _parts(figures: Sequence[Figures]) -> Iterator[str]:
-    yield f"| view | result | rows | {' | '.join(PARTS)} |"
-    yield "|---|---|" + "---:|" * (1 + len(PARTS))
+    yield f"| view | result | rows | {' | '.join(SHOWN)} |"
+    yield "|---|---|" + "---:|" * (1 + len(SHOWN))
     for f in figures:
-        parts = (statistics.median(run["parts"].get(part, 0) for run in f["refreshes"]) for part in PARTS)
+        parts = (statistics.median(run["parts"].get(part, 0) for run in f["refreshes"]) for part in SHOWN)
         yield f"| {f['shape']} | {f['results']} | {f['rows']:,} | {' | '.join(f'{ms:,.0f}' for ms in parts)} |"
 
 
