@@ -154,6 +154,18 @@ def test_many_short_runs_have_one_thread(files: Files, monkeypatch: pytest.Monke
     assert [thread.name for thread in begun] == ["tidemill-writers"]
 
 
+def test_a_renewer_that_ends_leaves_another_alone(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two may run for a while: the process was forked, or the first one looked dead."""
+    other = threading.current_thread()
+    monkeypatch.setattr(writers, "RENEW_MS", 1)
+    monkeypatch.setattr(writers, "_ACTIVE", {})
+    monkeypatch.setattr(writers, "_renewer", other)
+    ending = threading.Thread(target=writers._renewing)
+    ending.start()
+    ending.join()
+    assert writers._renewer is other
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"started": "x"}', '{"started"', "7"])
 def test_a_damaged_mark_costs_only_itself(store: Clocked, files: Files, text: str) -> None:
     """It tells nothing of its writer's start as long as that may live."""

@@ -115,7 +115,8 @@ def _renewing() -> None:
         with _GUARD:
             active = list(_ACTIVE.values())
             if not active:
-                _renewer = None
+                if _renewer is threading.current_thread():  # else another one has begun, and goes on
+                    _renewer = None
                 return
         for writer in active:
             try:
