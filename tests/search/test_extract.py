@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from cost_model.default import MODEL
-from tidemill.cost.costing import Facts
+from tidemill.cost.costing import CpuMs, Facts
+from tidemill.cost.kept import KeptRows, StateRows
 from tidemill.memo.memo import Memo, Node, Ref
 from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Changes, Net, Scan, StateScan
@@ -64,6 +65,27 @@ def test_a_cycle_is_entered_where_it_is_cheapest() -> None:
         memo, MODEL, Facts(memo.query, ({0: CHANGE},), {}), lambda _g, e: not isinstance(e.op, Changes | Net)
     )
     assert only.best(delta) is None
+
+
+def test_a_change_of_fewer_rows_wins_where_rows_are_dear_to_write() -> None:
+    """The cheapest way may come to more rows than another one, and they cost as much to apply as others."""
+    memo, _, delta, _ = cyclic()
+    columns = ((0, "a"), (1, "b"))
+    memo.add(delta, Node(Changes(0, columns, OLD, NEW)), "r", "p")
+    memo.add(delta, Node(StateScan("s", "", ())), "r", "p")
+    facts = Facts(memo.query, ({0: CHANGE},), {}, kept=KeptRows({"s": StateRows(21_000.0)}))
+
+    def found(each: float) -> str:
+        handling = {(delta, 0): lambda rows: CpuMs(rows * each)}
+        extractor = Extractor(memo, MODEL, facts, handling=handling)
+        best, plan = extractor.best(delta), extractor.planned([delta], 0)
+        assert best is not None
+        assert best.expression is not None
+        assert best.cost == pytest.approx(extractor.costs(plan)[0])
+        assert best.cost == pytest.approx(best.own + sum(extractor.handled(plan).values()))
+        return type(best.expression.op).__name__
+
+    assert (found(0.0), found(1.0)) == ("StateScan", "Changes")
 
 
 def test_what_a_plan_may_use() -> None:

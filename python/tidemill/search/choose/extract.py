@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
-from tidemill.cost.costing import CostModel, Facts, OperatorWork, RowCount
+from tidemill.cost.costing import CostModel, CpuMs, Facts, OperatorWork, RowCount
 from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import Project, Reach, Scan
 from tidemill.search.choose.settle import (
     ANY_WEIGHT,
     Choice,
+    Handling,
     Place,
     PlannedRun,
     SettledChoices,
@@ -78,6 +79,7 @@ class Extractor:
         written: places that are written in any case; their readers load them.
         copies: places equal to a written one, with that one: they are loaded too, not computed.
         ways: ways and estimates to reuse, for the same memo, model and facts.
+        handling: what runs do with the rows of places once they are computed.
 
     Methods that take the number of a run use the first one by default.
     """
@@ -94,12 +96,14 @@ class Extractor:
         written: Iterable[Place] = (),
         copies: Mapping[Place, Place] | None = None,
         ways: Ways | None = None,
+        handling: Mapping[Place, Handling] | None = None,
     ) -> None:
         self._memo = memo
         self.emit, self.name = memo.emit, memo.name
         self._model = model
         self.runs = (PlannedRun(memo.timeline.whole.new),) if runs is None else tuple(runs)
-        self._settling = SettlingProblem(memo, model, facts, allowed, prefer, self.runs, savable, ways or Ways())
+        after = {self.place(place): known for place, known in (handling or {}).items()}
+        self._settling = SettlingProblem(memo, model, facts, allowed, prefer, self.runs, savable, ways or Ways(), after)
         self._staged: dict[int, RowCount] = {}
         self._told_by: dict[int, set[int]] = {}
         self._looked_up: dict[int, list[Way]] = {}
@@ -301,9 +305,20 @@ class Extractor:
         return not any(unpreferred(p.group, p.choice.expression, pack) for p in plan if p.choice.expression is not None)
 
     def costs(self, plan: Sequence[Planned]) -> tuple[float, ...]:
-        """CPU milliseconds of a plan at each run, not priced."""
+        """CPU milliseconds of a plan at each run, with what the run does with the computed rows; not priced."""
+        after = [0.0] * len(self.runs)
+        for (_, run), handling in self.handled(plan).items():
+            after[run] += handling
         work = (self.work(plan, run) for run in range(len(self.runs)))
-        return tuple(float(self._model.total(operators)) + handling for operators, handling in work)
+        return tuple(
+            float(self._model.total(operators)) + handling + more
+            for (operators, handling), more in zip(work, after, strict=True)
+        )
+
+    def handled(self, plan: Sequence[Planned]) -> dict[Place, CpuMs]:
+        """CPU milliseconds of what runs do with the rows of places that the plan computes."""
+        computed = [p for p in plan if p.choice.expression is not None]
+        return {(p.group, p.run): self._settling.handling((p.group, p.run), p.choice.rows) for p in computed}
 
     def work(self, plan: Sequence[Planned], run: int) -> tuple[list[OperatorWork], float]:
         """The operators of a plan at a run, and CPU milliseconds to save and load for later runs or other readers."""

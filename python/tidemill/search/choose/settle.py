@@ -28,6 +28,8 @@ Place: TypeAlias = tuple[int, int]
 Weight: TypeAlias = tuple[float, float]
 """The number of ways that are not preferred, and the priced cost."""
 ANY_WEIGHT: Weight = (inf, inf)
+Handling: TypeAlias = Callable[[float], CpuMs]
+"""CPU milliseconds of what a run does with so many computed rows: it writes them, or applies them to the content."""
 
 
 def _is_another(e: Expression, pack: str | None) -> bool:
@@ -98,6 +100,8 @@ class SettlingProblem:
         runs: the runs planned together, in order.
         savable: tells which groups a run may save for later runs.
         ways: estimates to reuse, for the same memo, model and facts.
+        handling: what runs do with the rows of places once they are computed. It counts in the choice of what computes
+            them, since some ways come to more rows than others.
     """
 
     def __init__(
@@ -110,12 +114,14 @@ class SettlingProblem:
         runs: Sequence[PlannedRun],
         savable: Callable[[int], bool],
         ways: Ways,
+        handling: Mapping[Place, Handling],
     ) -> None:
         self._memo = memo
         self._model = model
         self._facts = facts
         self._runs = runs
         self._savable = savable
+        self._handling = handling
         self._bytes: dict[int, int] = {}
         self.ways = list(self._allowed(ways, allowed, prefer))
         self._inputs = [len(way.distinct) for way in self.ways]
@@ -209,9 +215,15 @@ class SettlingProblem:
             unpreferred += choice.unpreferred
             cost += choice.cost
             uses |= choice.uses
+        cost += self.handling((way.group, run), output) * self._runs[run].price
         if way.passes_base:
             from_base = max([from_base, *(choice.from_base for choice in inputs)])
         return Choice(way.expression, output, own, unpreferred, cost, None, 0.0, uses, from_base)
+
+    def handling(self, place: Place, rows: float) -> CpuMs:
+        """CPU milliseconds of what the run does with the rows of a place once they are computed."""
+        known = self._handling.get(place)
+        return CpuMs(0.0) if known is None else known(rows)
 
     def _estimate(self, way: Way, inputs: Sequence[Choice]) -> tuple[RowCount, CpuMs]:
         """Output rows of a way with these choices for its inputs, and the cost of its operator alone."""

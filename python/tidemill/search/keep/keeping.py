@@ -47,10 +47,11 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Costs of states in CPU milliseconds: of the initial load with the states named, and of writing some rows."""
+    """Costs of states in CPU milliseconds: of the initial load with the states named, and of a step that writes one,
+    beside its rows."""
 
     filling: Callable[[Collection[str]], float]
-    write: Callable[[float], float]
+    step: float
 
 
 def worth_keeping(scenarios: Sequence[Scenario], prices: Prices, budget: Budget) -> frozenset[str]:
@@ -174,5 +175,4 @@ def _run_cost(scenario: Scenario, prices: Prices, kept: Collection[str]) -> floa
     extractor, demands = scenario.choices(kept, followed), [*followed.written, scenario.space.change]
     if any(extractor.best(group) is None for group in demands):
         return inf
-    writing = sum(prices.write(extractor.rows(group)) for group in followed.written)
-    return extractor.costs(extractor.planned(demands, 0))[0] + writing
+    return extractor.costs(extractor.planned(demands, 0))[0] + prices.step * len(followed.written)

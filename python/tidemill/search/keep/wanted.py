@@ -65,7 +65,8 @@ def wanted_states(planning: Planning) -> Wanted:
     scenarios = [_scenario(planning, changes) for changes in likely_changes(planning.request)]
     if not scenarios:
         return Wanted()
-    prices = Prices(lambda kept: _filling(planning, scenarios[0].space, kept), planning.model.save)
+    step = float(planning.model.save(0.0))
+    prices = Prices(lambda kept: _filling(planning, scenarios[0].space, kept, step), step)
     names = _without_unread(scenarios, worth_keeping(scenarios, prices, planning.budget))
     return Wanted(names, worth_ordering(scenarios, names, planning.model))
 
@@ -88,10 +89,9 @@ def _scenario(planning: Planning, changes: Mapping[int, SourceChange]) -> Scenar
     return Scenario(space, lambda states, followed: planning.extractor(space, states=states, followed=followed))
 
 
-def _filling(planning: Planning, space: Space, kept: Collection[str]) -> float:
-    """CPU milliseconds of an initial load with these states."""
+def _filling(planning: Planning, space: Space, kept: Collection[str], step: float) -> float:
+    """CPU milliseconds of an initial load with these states; `step`: of a step that writes one, beside its rows."""
     written = written_once((c.name, base(space.memo, c, space.now)) for c in space.candidates if c.name in kept)
     result = space.memo.form(space.root, at(SNAPSHOT, space.now))
     anew = planning.extractor(space, past=False, followed=written)
-    saving = sum(planning.model.save(anew.rows(group)) for group in written.written)
-    return anew.costs(anew.planned([*written.written, result], 0))[0] + saving
+    return anew.costs(anew.planned([*written.written, result], 0))[0] + step * len(written.written)

@@ -1,17 +1,25 @@
-"""Applying the view's change to its content: the jobs that this takes, in the ways of the runtime's `apply`."""
+"""What a run does with the rows that it has computed: it writes them, and applies the view's change to its content.
+
+The jobs that apply the change are those of the runtime's `apply`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from tidemill.cost.costing import CostModel, Facts
+from tidemill.cost.costing import CostModel, CpuMs, Facts
 from tidemill.cost.guesses import FILE_ROW_BYTES
 from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.grouping import is_plain
-from tidemill.plan.ops import Changes, Crossing, FinalChange, HeldScan, Join, Negate, Net, Sum, Union
+from tidemill.plan.ops import Changes, Crossing, FinalChange, HeldScan, Join, Negate, Net, ResultScan, Sum, Union
+from tidemill.plan.query import Query
+from tidemill.search.choose.settle import Handling
 from tidemill.search.contract.stored import FEW_MARKED, MOST_FOUND, MOST_PLACED_FILES, SMALL_RESULT_BYTES, Layout
 from tidemill.search.runs.explanation import Job, Used
+from tidemill.search.runs.inspect import view_keys
+from tidemill.search.space.space import Followed, Space
 
 LEAST_ROWS = 0.5
 """Estimated rows below which there are none."""
@@ -75,6 +83,34 @@ class Content:
                 yield Job("cut rows that leave", self.rows, model.cutting(self.rows, self.types, gone))
         if inserts >= LEAST_ROWS:
             yield Job("write rows that come", inserts, model.writing(inserts, self.types))
+
+
+def content_of(query: Query, space: Space, layout: Layout | None) -> Content:
+    """The view's content at a run; `layout`: its files, if they are known."""
+    columns = {name: space.memo.columns.type(c) for c, name in query.output}
+    return Content.of(space.facts.kept_rows(ResultScan(())), columns, layout, view_keys(query, space))
+
+
+def handling(
+    query: Query, space: Space, followed: Followed, layout: Layout | None, model: CostModel
+) -> dict[int, Handling]:
+    """By the group of the view's change and those written to states, what the run does with their rows.
+
+    It counts in the choice of what computes them. The choice does not know yet which rows leave.
+    """
+    types = {c.name: [kind for _, _, kind in c.scan.columns] for c in space.candidates}
+    found: dict[int, Handling] = {
+        group: partial(model.writing, types=types[name]) for group, name in followed.written.items()
+    }
+    if space.changed:
+        found[space.change] = partial(_applied, content_of(query, space, layout), model, space.change in found)
+    return found
+
+
+def _applied(content: Content, model: CostModel, kept: bool, rows: float) -> CpuMs:
+    """CPU milliseconds to write a change and to apply it; `kept`: it is also written to a state."""
+    jobs = content.applying(rows * HALF, rows * HALF, model, placed=True)
+    return CpuMs(model.writing(rows, content.types) * (2 if kept else 1) + sum(job.cost for job in jobs))
 
 
 def leaving_share(group: int, used: Mapping[int, Used], memo: Memo, facts: Facts) -> float:

@@ -40,7 +40,7 @@ from tidemill.search.lower.choices import Choices, NotComputableError
 from tidemill.search.lower.leaves import leaf, read_staged
 from tidemill.search.lower.lowered import Blocks, Lowered, Staged
 from tidemill.search.lower.walk import Lowerer
-from tidemill.search.runs.applying import Content, leaving_share
+from tidemill.search.runs.applying import content_of, leaving_share
 from tidemill.search.runs.explanation import (
     Alternative,
     ExplainedPlan,
@@ -257,10 +257,7 @@ class Assembly:
         space, rows = self.space, float(self._extractor.rows(change))
         used = {space.memo.find(number): used for (number, _), used in self._used.items()}
         gone = rows * leaving_share(change, used, space.memo, space.facts)
-        columns = {name: space.memo.columns.type(c) for c, name in self._query.output}
-        content = Content.of(
-            space.facts.kept_rows(ResultScan(())), columns, self._layout, view_keys(self._query, space)
-        )
+        content = content_of(self._query, space, self._layout)
         read = {step.name, *questions.steps_read(step.plan)}
         placed = any("result" in questions.leaves_read(s.plan) for s in self.steps if s.name in read)
         self._jobs += (job for job in content.applying(rows - gone, gone, self._model, placed=placed) if job.cost)

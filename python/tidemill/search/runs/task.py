@@ -23,6 +23,7 @@ from tidemill.search.contract.run_plan import states_read
 from tidemill.search.contract.stored import Piece
 from tidemill.search.keep.compaction import compaction_of
 from tidemill.search.keep.wanted import unread_states, wanted_states
+from tidemill.search.runs.applying import handling
 from tidemill.search.runs.assembly import Assembly
 from tidemill.search.runs.explanation import PlannedPoint, SearchStats
 from tidemill.search.space.seed import RECOMPUTE, Candidate, answered_from_sources
@@ -115,6 +116,7 @@ class PlanningTask:
     def _choices(self, space: Space, allowed: Allowed, prefer: str | None, followed: Followed) -> Extractor:
         written = [(group, 0) for group in followed.written]
         copies = {(copy, 0): (of, 0) for copy, of in followed.copies.items()}
+        after = handling(self.request.query, space, followed, self.request.layout, self.model)
         return Extractor(
             space.memo,
             self.model,
@@ -125,6 +127,7 @@ class PlanningTask:
             written=written,
             copies=copies,
             ways=space.ways,
+            handling={(group, 0): cost for group, cost in after.items()},
         )
 
     def able(self, space: Space) -> tuple[str, ...]:
