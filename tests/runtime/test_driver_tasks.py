@@ -79,6 +79,24 @@ def test_marked_rows_of_a_small_table_are_left_out(
     oracle("v", query)
 
 
+@pytest.mark.parametrize("source", ["delta", "parquet"])
+def test_sums_over_no_file_are_a_row(
+    spark: SparkSession, db: str, oracle: Oracle, refresh: Callable[..., Row], source: str
+) -> None:
+    """All files of a small table are pruned."""
+    spark.sql(f"CREATE TABLE t (x INT, p INT) USING {source} PARTITIONED BY (p)")
+    spark.sql("INSERT INTO t SELECT id, id % 3 FROM range(30)")
+    query = "SELECT count(*) AS n, sum(x) AS s, max(x) AS m FROM t WHERE p = 7"
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
+    oracle("v", query)
+    for value in (1, 7, 7):
+        spark.sql(f"INSERT INTO t VALUES (5, {value})")
+        refresh("v")
+        oracle("v", query)
+    refresh("v", "FULL")
+    oracle("v", query)
+
+
 def test_a_failure_is_the_one_of_spark_and_leaves_nothing(
     spark: SparkSession, db: str, oracle: Oracle, refresh: Callable[..., Row]
 ) -> None:

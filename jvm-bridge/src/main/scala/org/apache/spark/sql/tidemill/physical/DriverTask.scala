@@ -9,6 +9,9 @@ import org.apache.spark.executor.TaskMetrics
 import org.apache.spark.memory.TaskMemoryManager
 import org.apache.spark.rdd.{InputFileBlockHolder, RDD}
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{
+  ApplyFunctionExpression, CallMethodViaReflection, UserDefinedExpression
+}
 import org.apache.spark.sql.execution._
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanHelper
 import org.apache.spark.sql.execution.datasources.FileScanRDD
@@ -31,31 +34,41 @@ object DriverTask extends AdaptiveSparkPlanHelper {
   def countNoMore(tag: String): Unit = counters.remove(tag)
 
   /** Whether a plan has one task only, over few rows; `rdd` is what executes it. */
-  def possible(plan: SparkPlan, rdd: RDD[_]): Boolean = rdd.getNumPartitions == 1 && isOfFewRows(plan) && isSmall(rdd)
+  def possible(plan: SparkPlan, rdd: RDD[_]): Boolean =
+    rdd.getNumPartitions == 1 && isOfFewRows(plan) && isSmall(rdd, SmallFilesExec.mostBytes)
 
   /** Whether a plan is made of few rows alone, within a task. */
-  def isOfFewRows(plan: SparkPlan): Boolean = collectLeaves(plan).forall(isSmall) && find(plan)(!isKnown(_)).isEmpty
+  def isOfFewRows(plan: SparkPlan): Boolean = {
+    val most = SmallFilesExec.mostBytes
+    most > 0 && collectLeaves(plan).forall(isSmall(_, most)) && find(plan)(!isKnown(_)).isEmpty
+  }
 
-  private def isSmall(leaf: SparkPlan): Boolean = leaf match {
+  private def isSmall(leaf: SparkPlan, most: Long): Boolean = leaf match {
     case _: FewRowsExec => true
-    case scan: FileSourceScanExec => scan.relation.location.sizeInBytes <= SmallFilesExec.MostBytes
+    case scan: FileSourceScanExec => scan.relation.location.sizeInBytes <= most
     case _ => false
   }
 
-  /** Spark's own operators, which run in a task wherever it is. Workers of other languages belong to executors. */
+  /**
+   * Spark's own operators and functions, which run in a task wherever it is. Code of users may take its time, and workers
+   * of other languages belong to executors.
+   */
   private def isKnown(plan: SparkPlan): Boolean = plan match {
     case _: ShuffleExchangeLike => false
     case _ =>
       val name = plan.getClass.getName
-      !name.startsWith("org.apache.spark.sql.execution.python") && name.startsWith("org.apache.spark.sql.")
+      name.startsWith("org.apache.spark.sql.") && !name.startsWith("org.apache.spark.sql.execution.python") &&
+      !plan.expressions.exists(_.exists {
+        case _: UserDefinedExpression | _: CallMethodViaReflection | _: ApplyFunctionExpression => true
+        case _ => false
+      })
   }
 
   /** Whether all that it is computed from is in the driver, or in small files. */
-  private def isSmall(rdd: RDD[_]): Boolean = rdd match {
-    case files: FileScanRDD =>
-      files.filePartitions.iterator.flatMap(_.files).map(_.length).sum <= SmallFilesExec.MostBytes
+  private def isSmall(rdd: RDD[_], most: Long): Boolean = rdd match {
+    case files: FileScanRDD => files.filePartitions.iterator.flatMap(_.files).map(_.length).sum <= most
     case _ => rdd.dependencies.forall {
-        case narrow: NarrowDependency[_] => isSmall(narrow.rdd)
+        case narrow: NarrowDependency[_] => isSmall(narrow.rdd, most)
         case _ => false
       }
   }
