@@ -1,4 +1,4 @@
-"""What a run does with the rows that it has computed: it writes them, and applies the view's change to its content.
+"""Handling of the rows that a run has computed: it writes them, and applies the view's change to its content.
 
 The jobs that apply the change are those of the runtime's `apply`.
 """

@@ -16,6 +16,7 @@ import org.apache.spark.sql.execution._
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanHelper
 import org.apache.spark.sql.execution.datasources.FileScanRDD
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeLike
+import org.apache.spark.util.{AccumulatorContext, AccumulatorV2, Utils}
 
 /**
  * The only task of a plan over few rows, run in the driver: as a job it would cost tens of milliseconds before it does
@@ -73,26 +74,34 @@ object DriverTask extends AdaptiveSparkPlanHelper {
       }
   }
 
-  private val ids = new AtomicLong(0)
+  /** Tasks of jobs count upwards from 0, and -1024 is nobody's. Locks and memory go by these numbers. */
+  private val ids = new AtomicLong(Long.MinValue)
   private val threads = ManagementFactory.getThreadMXBean
 
   /** Runs the task, under the job tags of the thread. */
   def run[T](rdd: RDD[InternalRow])(body: (TaskContext, Iterator[InternalRow]) => T): T = {
     val env = SparkEnv.get
-    // Tasks of jobs count upwards from 0. Locks and memory go by these numbers.
-    val id = ids.decrementAndGet()
+    val id = ids.incrementAndGet()
     val metrics = TaskMetrics.empty
     val memory = new TaskMemoryManager(env.memoryManager, id)
     val properties = rdd.sparkContext.getLocalProperties
     val context =
       new TaskContextImpl(0, 0, 0, id, 0, 1, memory, properties, env.metricsSystem, metrics, 1, Map.empty)
     val began = threads.getCurrentThreadCpuTime
+    // As an executor has it: what a task leaves in operators is not in the plan, of which other tasks are made.
+    val serializer = env.closureSerializer.newInstance()
+    val sent = serializer.serialize(rdd)
     env.blockManager.registerTask(id)
     InputFileBlockHolder.initialize()
-    try TaskContext.withTaskContext(context) {
-        completed(context)(body(context, rdd.iterator(rdd.partitions.head, context)))
+    try {
+      val (outcome, counted) = TaskContext.withTaskContext(context) {
+        val own = serializer.deserialize[RDD[InternalRow]](sent, Utils.getContextOrSparkClassLoader)
+        val outcome = completed(context)(body(context, own.iterator(rdd.partitions.head, context)))
+        (outcome, serializer.serialize(metrics.withExternalAccums(_.toArray[AccumulatorV2[_, _]])))
       }
-    finally {
+      for (update <- serializer.deserialize[Array[AccumulatorV2[_, _]]](counted)) merge(update)
+      outcome
+    } finally {
       InputFileBlockHolder.unset()
       env.blockManager.releaseAllLocksForTask(id)
       memory.cleanUpAllAllocatedMemory()
@@ -102,6 +111,11 @@ object DriverTask extends AdaptiveSparkPlanHelper {
         counter(cpu, metrics.inputMetrics.recordsRead)
     }
   }
+
+  /** Adds what a task counted to the plan's counter. */
+  private def merge(update: AccumulatorV2[_, _]): Unit =
+    for (counter <- AccumulatorContext.get(update.id))
+      counter.asInstanceOf[AccumulatorV2[Any, Any]].merge(update.asInstanceOf[AccumulatorV2[Any, Any]])
 
   /** Runs what was registered for the end of the task, in its context. */
   private def completed[T](context: TaskContextImpl)(body: => T): T = {
