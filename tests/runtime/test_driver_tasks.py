@@ -8,10 +8,17 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle
+from tidemill.runtime.before import sessions
 
 FED = "USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
 SMALL = 256 << 10
 """Bytes of files that the driver reads."""
+
+
+@pytest.fixture(autouse=True)
+def in_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Off by default."""
+    monkeypatch.setattr(sessions, "DRIVER_BYTES", SMALL)
 
 
 @pytest.fixture

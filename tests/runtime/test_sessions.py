@@ -97,8 +97,8 @@ def test_a_small_refresh_runs_few_jobs(spark: SparkSession, db: str) -> None:
     spark.sql("INSERT INTO t VALUES (1, 1), (11, 11)")
     row = spark.sql("REFRESH INCREMENTAL VIEW v").collect()[0]
     assert row.kind == "INCREMENTAL"
-    # A segment, the delta, the keys to replace, the result: all of few rows.
-    assert row.jobs == 0
+    # A segment, the delta, the keys to replace, the result.
+    assert row.jobs <= 4
     assert spark.sql("VERIFY INCREMENTAL VIEW v").collect()[0].matches
 
 

@@ -117,13 +117,14 @@ def run(spark: SparkSession, scenario: Scenario, wanted: list[tuple[Query, Mode]
     # States and results are small here: every other example treats them as if they were big.
     thresholds = ExitStack()
     clock = thresholds.enter_context(mock.patch.object(ClockSource, "now", return_value=now(0)))
-    if len(wanted[0][0].text) % 2:
+    if not len(wanted[0][0].text) % 2:
+        thresholds.enter_context(mock.patch.object(sessions, "DRIVER_BYTES", 256 << 10))
+    else:
         thresholds.enter_context(mock.patch.object(lower_state, "TOUCHED_FROM_ROWS", 0))
         thresholds.enter_context(mock.patch.object(orders, "LOOK_UP_FROM_ROWS", 0))
         thresholds.enter_context(mock.patch.object(wanted_states, "worth_ordering", ordered))
         thresholds.enter_context(mock.patch.object(apply, "SMALL_RESULT_BYTES", 0))
         thresholds.enter_context(mock.patch.object(mark, "FEW_MARKED", 1))
-        thresholds.enter_context(mock.patch.object(sessions, "DRIVER_BYTES", 0))
         # Some tasks have as many rows as this in what a step writes, some more, some fewer.
         thresholds.enter_context(mock.patch.object(jobs, "FEW_ROWS", len(scenario.rounds[0]) * 4))
         spark.conf.set(COSTS, free("exchange"))
