@@ -29,8 +29,8 @@ ADAPTIVE_FROM_BYTES = 64 * MEBIBYTE
 # Up to this many joins, too. Without adapting, the broadcasts of a plan wait for each other in Spark's 128 threads, for
 # ever if these are all taken. An adaptive plan begins a broadcast when those below it are there.
 MOST_JOINS = 32
-# Up to so many bytes of files, and none that are bigger, a task runs in the driver and without a job (ADR 0035). None does
-# as long as such a task cannot be cancelled: a small file may be the beginning of much work.
+# Up to so many bytes of files, and none that are bigger, a task runs in the driver and without a job (ADR 0035).
+# None does as long as such a task cannot be cancelled: a small file may be the beginning of much work.
 DRIVER_BYTES = 0
 
 FIXED = frozenset(setting.name for setting in SETTINGS if setting.scope == "startup")
