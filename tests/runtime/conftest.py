@@ -9,7 +9,6 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tidemill.runtime.before import sessions
 from tidemill.runtime.content.jobs import SparkJobs
 
 SUMMARY = """SELECT cat, SUM(IF(cost IS NULL, price, -cost)) AS gross, COUNT(*) AS n
@@ -59,9 +58,3 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     monkeypatch.setattr(SparkJobs, "_run", noted)
     return plans
-
-
-@pytest.fixture
-def in_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a step does is done by jobs, however few rows it has."""
-    monkeypatch.setattr(sessions, "DRIVER_BYTES", 0)

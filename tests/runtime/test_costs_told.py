@@ -16,7 +16,7 @@ PAGE = 20_000
 
 @pytest.mark.parametrize(("source", "using"), [("delta", ""), ("parquet", "USING delta")])
 def test_jobs_are_those_of_spark(
-    spark: SparkSession, db: str, in_jobs: None, jobs: Callable[..., int], source: str, using: str
+    spark: SparkSession, db: str, jobs: Callable[..., int], source: str, using: str
 ) -> None:
     """Delta reads the log of a table that the session has not seen by jobs of its own, while a query is analysed, and
     while sources are pinned."""

@@ -58,7 +58,6 @@ def verified(spark: SparkSession, view: str) -> bool:
 def test_early_work_is_built_upon(
     spark: SparkSession,
     sales: str,
-    in_jobs: None,
     oracle: Oracle,
     refresh: Refresh,
     eager: list[int],

@@ -28,7 +28,7 @@ COLUMNS = (
 )
 
 
-def test_columns_and_order(spark: SparkSession, sales: str, in_jobs: None) -> None:
+def test_columns_and_order(spark: SparkSession, sales: str) -> None:
     spark.sql(f"CREATE INCREMENTAL VIEW summary SCHEDULE (ON DEMAND) AS {SUMMARY}")
     spark.sql("INSERT INTO sales VALUES ('o5','c2',300)")
     refreshed = spark.sql("REFRESH INCREMENTAL VIEW summary")

@@ -46,7 +46,7 @@ def diamond(spark: SparkSession, db: str) -> str:
 
 
 def test_a_diamond_at_one_pin(
-    spark: SparkSession, diamond: str, in_jobs: None, oracle: Oracle, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, diamond: str, oracle: Oracle, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two views run at the same time, `t` changes meanwhile, and each job is counted for one view."""
     both_run, changed, original = threading.Barrier(2, timeout=60), threading.Lock(), perform.perform

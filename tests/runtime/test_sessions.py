@@ -60,7 +60,6 @@ def test_a_session_is_fitted_to_a_step(
     assert settings["spark.sql.shuffle.partitions"] == expected["partitions"]
     assert settings["spark.sql.adaptive.enabled"] == expected["adaptive"]
     assert settings["spark.sql.codegen.wholeStage"] == expected["compiled"]
-    assert settings[sessions.IN_DRIVER] == str(sessions.DRIVER_BYTES)
 
 
 def test_a_large_change_is_read_by_compiled_code(

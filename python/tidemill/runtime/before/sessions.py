@@ -29,14 +29,9 @@ ADAPTIVE_FROM_BYTES = 64 * MEBIBYTE
 # Up to this many joins, too. Without adapting, the broadcasts of a plan wait for each other in Spark's 128 threads, for
 # ever if these are all taken. An adaptive plan begins a broadcast when those below it are there.
 MOST_JOINS = 32
-# Up to so many bytes of files, and none that are bigger, a task runs in the driver and without a job (ADR 0035).
-# None does as long as such a task cannot be cancelled: a small file may be the beginning of much work.
-DRIVER_BYTES = 0
 
 FIXED = frozenset(setting.name for setting in SETTINGS if setting.scope == "startup")
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
-IN_DRIVER = "tidemill.driver.bytes"
-"""Has `DRIVER_BYTES`; by this name the Scala side asks for it, and nobody else."""
 PHYSICAL: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.adaptive.coalescePartitions.enabled": "true",
@@ -82,7 +77,7 @@ def working(jvm: Jvm, captured: Mapping[str, str]) -> Jvm:
 
 def fit(jvm: Jvm, source_bytes: float | None, rows: float = inf, read: float = inf, joins: int = 0) -> dict[str, str]:
     """Returns the settings that fit a working session to one step: shuffle partitions, adaptive execution, code
-    generation, tasks in the driver.
+    generation.
 
     `source_bytes`: of the snapshots that the step scans; 0 if it reads only changes and states, None if unknown.
     `rows`: estimated number of rows that it shuffles; `read`: that it reads. `joins`: number of joins in its plan.
@@ -99,7 +94,6 @@ def fit(jvm: Jvm, source_bytes: float | None, rows: float = inf, read: float = i
         "spark.sql.adaptive.enabled": str(adaptive).lower(),
         "spark.sql.codegen.wholeStage": str(compiled).lower(),
         "spark.sql.codegen.factoryMode": "FALLBACK" if compiled else "NO_CODEGEN",
-        IN_DRIVER: str(DRIVER_BYTES),
     }
 
 

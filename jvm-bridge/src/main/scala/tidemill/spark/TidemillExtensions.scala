@@ -2,7 +2,6 @@ package tidemill.spark
 
 import org.apache.spark.sql.{SparkSessionExtensions, SparkSessionExtensionsProvider}
 import org.apache.spark.sql.tidemill.bridge.{FixedSettings, Installed}
-import org.apache.spark.sql.tidemill.physical.BroadcastInDriver
 import org.apache.spark.sql.tidemill.step.ReplaceIncrementalOutput
 import org.apache.spark.sql.tidemill.view.{ReadNewestRun, ReadPresentColumns, RefuseWrites, RefuseWritesResolved}
 
@@ -25,6 +24,5 @@ class TidemillExtensions extends SparkSessionExtensionsProvider {
       extensions.injectResolutionRule(session => ReplaceIncrementalOutput(session))
       extensions.injectResolutionRule(session => new ReadPresentColumns(session))
       extensions.injectPostHocResolutionRule(session => new ReadNewestRun(session))
-      extensions.injectColumnar(_ => BroadcastInDriver)
     }
 }

@@ -13,7 +13,7 @@ import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
 import org.apache.spark.SparkThrowable
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.tidemill.step.{RunCost, RunMetrics}
+import org.apache.spark.sql.tidemill.step.RunMetrics
 
 /**
  * What Python calls. Each method takes a session and a JSON request, and answers `{"ok": ...}` or
@@ -92,7 +92,7 @@ object Bridge {
       }
       val answer: JObject = outcome.fold(failed, answered => JObject("ok" -> answered))
       val told = ("jobs" -> cost.jobs) ~ ("cpu_ms" -> cost.cpuMillis) ~ ("rows_read" -> cost.rowsRead)
-      compact(render(if (cost == RunCost(0, 0L, 0L)) answer else answer ~ told))
+      compact(render(if (cost.jobs == 0) answer else answer ~ told))
     } catch {
       case e: ControlThrowable => throw e
       case e: VirtualMachineError => throw e

@@ -4,7 +4,7 @@ import org.apache.spark.sql.classic.SparkSession
 
 /** How sessions that carry steps out plan what Spark plans in another way. */
 object Strategies {
-  private val ours = Seq(FewRowsExec, SmallFilesExec, FilteredFrames)
+  private val ours = Seq(FewRowsExec, FilteredFrames)
 
   def enable(session: SparkSession): Unit = {
     val others = session.experimental.extraStrategies

@@ -5,14 +5,13 @@ import org.json4s._
 import org.apache.spark.sql.catalyst.catalog.CatalogTable
 import org.apache.spark.sql.catalyst.expressions.{Alias, EqualTo, If, In, Literal, NamedExpression, Not, RowOrdering}
 import org.apache.spark.sql.catalyst.expressions.aggregate.Sum
-import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, Filter, LocalRelation, LogicalPlan, Project, Union}
+import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, Filter, LogicalPlan, Project, Union}
 import org.apache.spark.sql.catalyst.util.UnsafeRowUtils
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.classic.ClassicConversions._
 import org.apache.spark.sql.delta.{DeltaLog, Snapshot}
 import org.apache.spark.sql.delta.actions.{Action, AddCDCFile, AddFile, CommitInfo, FileAction, Metadata, RemoveFile}
 import org.apache.spark.sql.delta.commands.cdc.CDCReader
-import org.apache.spark.sql.execution.LogicalRDD
 import org.apache.spark.sql.tidemill.base.{Files, Json}
 import org.apache.spark.sql.types.StructType
 
@@ -95,10 +94,7 @@ private[tidemill] class DeltaChanges(
       val read = CDCReader.changesToDF(
         at, part.head.version, part.last.version, changes, session, table,
         useCoarseGrainedCDC = fromFiles, startVersionSnapshot = Some(at))
-      // Delta unites what each kind of file tells, also where there is none of a kind.
-      Some(read.fileChangeDf.queryExecution.analyzed.transform {
-        case nothing: LogicalRDD if nothing.rdd.partitions.isEmpty => LocalRelation(nothing.output)
-      })
+      Some(read.fileChangeDf.queryExecution.analyzed)
     }
 
   private def sign(plan: LogicalPlan): If = {

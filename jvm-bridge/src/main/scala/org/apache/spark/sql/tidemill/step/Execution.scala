@@ -20,7 +20,7 @@ import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationComm
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.tidemill.base.{Files, Json}
-import org.apache.spark.sql.tidemill.physical.{DriverTask, MovingFrames, RuntimeFilters, Strategies}
+import org.apache.spark.sql.tidemill.physical.{MovingFrames, RuntimeFilters, Strategies}
 import org.apache.spark.sql.tidemill.query.Query
 import org.apache.spark.sql.tidemill.source.Clock
 import org.apache.spark.sql.tidemill.sum.NarrowSum
@@ -159,11 +159,8 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
 
   /** All rows, or None if there are more than `most`; no task gathers more than it needs to tell that. */
   private def atMost(plan: SparkPlan, most: Int): Option[Seq[InternalRow]] = {
-    val all = plan.execute()
-    val first = (rows: Iterator[InternalRow]) => rows.take(most + 1).map(_.copy()).toArray
-    val found =
-      if (DriverTask.possible(plan, all)) Array(DriverTask.run(all)((_, rows) => first(rows)))
-      else session.sparkContext.runJob(all, first)
+    val found = session.sparkContext
+      .runJob(plan.execute(), (rows: Iterator[InternalRow]) => rows.take(most + 1).map(_.copy()).toArray)
     Option.when(found.map(_.length.toLong).sum <= most)(found.toSeq.flatten)
   }
 

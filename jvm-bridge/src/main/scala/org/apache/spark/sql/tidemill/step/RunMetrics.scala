@@ -10,7 +10,6 @@ import org.apache.spark.{JobExecutionStatus, SparkContext, SparkThrowable, Succe
 import org.apache.spark.scheduler._
 import org.apache.spark.sql.execution.SQLExecution
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart
-import org.apache.spark.sql.tidemill.physical.DriverTask
 
 /**
  * What the jobs of one call cost. CPU in milliseconds, all attempts of all tasks. `rowsRead`: rows that steps of runs
@@ -28,7 +27,6 @@ private final class CostListener(tag: String) extends SparkListener {
   private var step = Option.empty[Long]
   private var jobs = 0
   private var nanos = 0L
-  private var readInDriver = 0L
 
   override def onJobStart(start: SparkListenerJobStart): Unit = synchronized {
     def property(name: String): Option[String] = Option(start.properties).flatMap(p => Option(p.getProperty(name)))
@@ -74,13 +72,7 @@ private final class CostListener(tag: String) extends SparkListener {
 
   def cost: RunCost = synchronized(RunCost(jobs, nanos / 1000000L, rowsRead))
 
-  /** Counts a task in the driver. */
-  def inDriver(cpuNanos: Long, read: Long): Unit = synchronized {
-    nanos += cpuNanos
-    readInDriver += read
-  }
-
-  private def rowsRead: Long = readInDriver + step.fold(rows.values.sum)(rows)
+  private def rowsRead: Long = step.fold(rows.values.sum)(rows)
 }
 
 object RunMetrics {
@@ -134,7 +126,7 @@ object RunMetrics {
         try Right(body)
         catch { case NonFatal(e) => Left(e); case e: InterruptedException => Left(e) }
         finally if (description.isDefined) context.setJobDescription(before)
-      if (jobsSoFar(context) == jobs) (outcome, listener.cost)
+      if (jobsSoFar(context) == jobs) (outcome, RunCost(0, 0L, 0L))
       else {
         // The bus is asynchronous: the last task's end may still be on its way. Behind a stuck listener of someone
         // else's the cost may come out too low; that is no reason to fail.
@@ -165,10 +157,8 @@ object RunMetrics {
     val listener = new CostListener(tag)
     context.addSparkListener(listener)
     context.addJobTag(tag)
-    DriverTask.count(tag, listener.inDriver)
     try body(tag, listener)
     finally {
-      DriverTask.countNoMore(tag)
       context.removeJobTag(tag)
       context.removeSparkListener(listener)
     }

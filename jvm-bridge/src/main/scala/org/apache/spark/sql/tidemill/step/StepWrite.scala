@@ -9,7 +9,7 @@ import org.apache.hadoop.mapreduce.Job
 import org.apache.hadoop.mapreduce.lib.output.FileOutputFormat
 
 import org.apache.spark.TaskContext
-import org.apache.spark.rdd.RDD
+import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.internal.io.SparkHadoopWriterUtils
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
@@ -20,7 +20,7 @@ import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.datasources._
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.tidemill.physical.{DriverTask, FewRowsExec}
+import org.apache.spark.sql.tidemill.physical.FewRowsExec
 import org.apache.spark.sql.tidemill.view.FewRows
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.SerializableConfiguration
@@ -45,25 +45,14 @@ final class StepWrite(session: SparkSession, path: Path, options: Map[String, St
   }
 
   private def executed(plan: SparkPlan, tasks: Option[Int], described: WriteJobDescription): StepRows = {
-    val all = plan.execute()
-    val done =
-      if (DriverTask.possible(plan, all))
-        Seq(DriverTask.run(all)(StepWrite.task(described, few, StepWrite.FewBytes)))
-      else {
-        val merged = tasks.filter(_ < all.getNumPartitions).fold(all)(n => all.coalesce(math.max(1, n)))
-        inJob(merged, described)
-      }
-    new StepRows(described, plan.schema, done.map(_.rows).sum, done.flatMap(_.few), done.flatMap(_.files))
-  }
-
-  private def inJob(rdd: RDD[InternalRow], described: WriteJobDescription): Seq[TaskRows] = {
     val shared = session.sparkContext.broadcast(described)
     try {
-      val parts = math.max(1, rdd.getNumPartitions)
-      val (rows, bytes) = (few / parts, StepWrite.FewBytes / parts)
-      val task = (context: TaskContext, found: Iterator[InternalRow]) =>
-        StepWrite.task(shared.value, rows, bytes)(context, found)
-      session.sparkContext.runJob(rdd, task).toSeq
+      val all = plan.execute()
+      val merged = tasks.filter(_ < all.getNumPartitions).fold(all)(n => all.coalesce(math.max(1, n)))
+      val parts = math.max(1, merged.getNumPartitions)
+      val task = StepWrite.task(shared, few / parts, StepWrite.FewBytes / parts)
+      val done = session.sparkContext.runJob(merged, task).toSeq
+      new StepRows(described, plan.schema, done.map(_.rows).sum, done.flatMap(_.few), done.flatMap(_.files))
     } finally shared.destroy()
   }
 
@@ -120,9 +109,9 @@ object StepWrite {
   private val FewBytes = 1 << 20
 
   private def task(
-      description: WriteJobDescription, few: Int, bytes: Int): (TaskContext, Iterator[InternalRow]) => TaskRows =
+      shared: Broadcast[WriteJobDescription], few: Int, bytes: Int): (TaskContext, Iterator[InternalRow]) => TaskRows =
     (context, rows) => {
-      lazy val unsafe = UnsafeProjection.create(description.allColumns.map(_.dataType).toArray)
+      lazy val unsafe = UnsafeProjection.create(shared.value.allColumns.map(_.dataType).toArray)
       val first = ArrayBuffer.empty[UnsafeRow]
       var size = 0
       while (rows.hasNext && first.length < few && size < bytes) {
@@ -141,7 +130,7 @@ object StepWrite {
           row
         }
         val attempt = context.taskAttemptId().toInt & Int.MaxValue
-        val files = write(description, counted, context.partitionId(), context.stageId(), attempt)
+        val files = write(shared.value, counted, context.partitionId(), context.stageId(), attempt)
         context.taskMetrics().outputMetrics.setRecordsWritten(count)
         TaskRows(count, Nil, files)
       }
