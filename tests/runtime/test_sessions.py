@@ -101,6 +101,23 @@ def test_a_small_refresh_runs_few_jobs(spark: SparkSession, db: str) -> None:
     assert spark.sql("VERIFY INCREMENTAL VIEW v").collect()[0].matches
 
 
+def test_rows_in_memory_are_broadcast_without_a_job(
+    spark: SparkSession, db: str, oracle: Oracle, refresh: Callable[..., Row]
+) -> None:
+    """Also where the code of the step is compiled, since its other side is a table."""
+    spark.sql("CREATE TABLE sales (k INT, g INT) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+    spark.sql("INSERT INTO sales SELECT id, id % 100 FROM range(100000)")
+    query = "SELECT g, count(*) AS n, min(k) AS m FROM sales GROUP BY g"
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
+    for key in (-1, -2):
+        spark.sql(f"INSERT INTO sales VALUES ({key}, 7)")
+        row = refresh("v")
+        assert row.kind == "INCREMENTAL"
+        oracle("v", query)
+    # The touched groups, the delta, the result: a job each, and none for what the delta broadcasts.
+    assert row.jobs == 3
+
+
 def test_how_a_session_writes_its_own_output_does_not_reach_the_view(
     spark: SparkSession, db: str, oracle: Oracle
 ) -> None:

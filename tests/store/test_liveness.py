@@ -155,7 +155,7 @@ def test_many_short_runs_have_one_thread(files: Files, monkeypatch: pytest.Monke
 
 
 def test_a_renewer_that_ends_leaves_another_alone(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two may run for a while: the process was forked, or the first one looked dead."""
+    """One that was begun earlier may still be asleep."""
     other = threading.current_thread()
     monkeypatch.setattr(writers, "RENEW_MS", 1)
     monkeypatch.setattr(writers, "_ACTIVE", {})

@@ -5,16 +5,16 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.catalyst.plans.logical.{LocalRelation, LogicalPlan}
 import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, SinglePartition}
-import org.apache.spark.sql.execution.{InputRDDCodegen, LeafExecNode, SparkPlan, SparkStrategy}
+import org.apache.spark.sql.execution.{LeafExecNode, SparkPlan, SparkStrategy}
 import org.apache.spark.sql.execution.metric.SQLMetrics
 
 /**
  * Few rows in memory, in one partition: what is made of them alone needs no exchange. To broadcast them needs no job.
- * Spark's own scan of them makes as many partitions as there are cores.
+ * Spark's own scan of them makes as many partitions as there are cores. It is no part of compiled code, as that would
+ * take a job where these rows are all that is asked for.
  */
 case class FewRowsExec(output: Seq[Attribute], @transient rows: Seq[InternalRow])
-  extends LeafExecNode
-  with InputRDDCodegen {
+  extends LeafExecNode {
 
   override lazy val metrics = Map("numOutputRows" -> SQLMetrics.createMetric(sparkContext, "number of output rows"))
 
@@ -29,8 +29,6 @@ case class FewRowsExec(output: Seq[Attribute], @transient rows: Seq[InternalRow]
     sparkContext.parallelize(unsafeRows.toSeq: Seq[InternalRow], numSlices = 1)
 
   override def outputPartitioning: Partitioning = SinglePartition
-  override val createUnsafeProjection: Boolean = false
-  override def inputRDD: RDD[InternalRow] = rdd
 
   override protected def doExecute(): RDD[InternalRow] = {
     val counted = longMetric("numOutputRows")
