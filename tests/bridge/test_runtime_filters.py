@@ -69,17 +69,28 @@ def joined(kind: str, few: Document, big: Document, condition: list[Any], swappe
 
 def conditions(big: dict[str, int]) -> dict[str, list[Any]]:
     k, d, s, x = (big[n] for n in "kdsx")
+
+    def start_or(other: Any) -> Any:
+        return fn("or", other, fn(">=", col(d), col(101)))
+
     return {
         "equal": [fn("=", col(100), col(k))],
         "null safe": [fn("<=>", col(k), col(100))],
         "text": [fn("<=>", col(102), col(s)), fn("=", col(101), col(d))],
         "range": [fn(">=", col(d), fn("date_sub", col(101), lit(3, "integer"))), fn("<=", col(d), col(101))],
         "range with key": [fn("=", fn("%", col(k), lit(9, "long")), lit(3, "long")), fn("<", col(100), col(k))],
+        "range from a start": [start_or(fn("isnull", col(101)))],
+        "range from a start, or all": [start_or(fn("or", fn("isnull", col(101)), fn("isnull", col(100))))],
+        "range with own rows": [start_or(fn("and", fn("isnull", col(s)), fn("<", col(k), lit(100, "long"))))],
         "floats": [fn("=", col(103), col(x))],
     }
 
 
-@pytest.mark.parametrize("name", ["equal", "null safe", "text", "range", "range with key", "floats"])
+NAMES = ["equal", "null safe", "text", "range", "range with key", "range with own rows", "floats"]
+MORE = [pytest.param(name, marks=pytest.mark.slow) for name in ("range from a start", "range from a start, or all")]
+
+
+@pytest.mark.parametrize("name", [*NAMES, *MORE])
 @pytest.mark.parametrize("table", ["few", pytest.param("more", marks=pytest.mark.slow)])
 def test_no_answer_changes(call: Call, tables: Path, tmp_path: Path, name: str, table: str) -> None:
     """Joins of every kind, with few rows on either side, in memory and in a file; more keys than are listed, too."""
@@ -114,6 +125,9 @@ def test_no_answer_changes(call: Call, tables: Path, tmp_path: Path, name: str, 
         ("null safe", "semi", True, "In(k, ["),
         ("text", "inner", True, "In(s, ["),
         ("range", "inner", False, "GreaterThanOrEqual(d,"),
+        ("range from a start", "inner", False, "GreaterThanOrEqual(d,"),
+        ("range from a start, or all", "inner", False, None),
+        ("range with own rows", "semi", True, "LessThan(k,100)"),
         ("floats", "inner", False, None),
     ],
 )

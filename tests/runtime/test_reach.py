@@ -74,6 +74,23 @@ def test_it_pays_where_many_partitions_are_long(spark: SparkSession, series: str
     assert "reach" in planned(spark)
 
 
+@pytest.mark.usefixtures("only_reached")
+@pytest.mark.parametrize("order", ["", " DESC NULLS LAST"])
+def test_rows_that_a_change_does_not_reach_are_not_read(spark: SparkSession, series: str, order: str) -> None:
+    """Files of the table are in the order of `t`. No row of the view lies behind new rows at the end."""
+    spark.sql("CREATE TABLE late USING delta AS SELECT k, CAST(t AS INT) AS t, x FROM series ORDER BY t")
+    frame = f"PARTITION BY k ORDER BY t{order} ROWS BETWEEN 4 PRECEDING AND CURRENT ROW"
+    query = f"SELECT k, t, x, min(x) OVER (w) AS low, max(x) OVER (w) AS high FROM late WINDOW w AS ({frame})"
+    spark.sql(f"CREATE INCREMENTAL VIEW moving REFRESH POLICY INCREMENTAL AS {query}")
+    end = -1 if order else LENGTH
+    spark.sql(f"INSERT INTO late SELECT id, {end}, id FROM range({KEYS})")
+    row = spark.sql("REFRESH INCREMENTAL VIEW moving").collect()[0]
+    assert row.kind == "INCREMENTAL"
+    # All rows are looked at once, for where the last rows of each partition lie. Only these are read again.
+    assert row.rows_read < KEYS * LENGTH * 1.5
+    assert spark.sql("VERIFY INCREMENTAL VIEW moving").collect()[0].matches
+
+
 RUNNING = """SELECT k, t, x, sum(x) OVER w AS total, count(*) OVER w AS n, min(x) OVER w AS low,
                     sum(d) OVER w AS inexact, row_number() OVER w AS number
              FROM (SELECT *, CAST(x AS DOUBLE) / 7 AS d FROM series)

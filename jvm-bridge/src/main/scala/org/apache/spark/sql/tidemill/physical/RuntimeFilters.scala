@@ -45,7 +45,7 @@ object RuntimeFilters extends PredicateHelper {
   private def isFew(plan: LogicalPlan): Boolean =
     plan.collectLeaves().forall { case local: LocalRelation => !local.isStreaming; case _ => false }
 
-  /** What a conjunct of the condition asks of an attribute of the other side. */
+  /** What a part of the condition asks of the other side's rows, so that it can be true with one of the few rows. */
   private def implied(conjunct: Expression, other: AttributeSet, few: LogicalPlan): Option[Expression] = {
     def met(a: Expression, e: Expression)(ask: (Attribute, Seq[Any]) => Option[Expression]): Option[Expression] =
       a match {
@@ -55,6 +55,9 @@ object RuntimeFilters extends PredicateHelper {
         case _ => None
       }
     conjunct match {
+      case Or(a, b) => alternative(a, other, few).zip(alternative(b, other, few)).map { case (one, two) =>
+          Or(one, two)
+        }
       case EqualTo(a, b) => met(a, b)(equal(nulls = false)).orElse(met(b, a)(equal(nulls = false)))
       case EqualNullSafe(a, b) => met(a, b)(equal(nulls = true)).orElse(met(b, a)(equal(nulls = true)))
       case GreaterThanOrEqual(a, b) => met(a, b)(atLeast).orElse(met(b, a)(atMost))
@@ -64,6 +67,14 @@ object RuntimeFilters extends PredicateHelper {
       case _ => None
     }
   }
+
+  /** What one part of a disjunction asks: it may be about one side alone. */
+  private def alternative(part: Expression, other: AttributeSet, few: LogicalPlan): Option[Expression] =
+    splitConjunctivePredicates(part).flatMap {
+      case one if one.deterministic && one.references.nonEmpty && one.references.subsetOf(other) => Some(one)
+      case one if one.references.subsetOf(few.outputSet) => values(one, few).map(found => Literal(found.contains(true)))
+      case one => implied(one, other, few)
+    }.reduceOption(And)
 
   /** Types of which files know bounds, and values that are the same where they are equal. */
   private def isOrdered(dataType: DataType): Boolean = dataType match {
