@@ -81,6 +81,46 @@ def test_the_keys_of_a_change_pick_pages(
     oracle("v", query)
 
 
+@pytest.mark.parametrize("source", ["delta", "parquet"])
+def test_extremes_of_new_rows_are_compared_with_those_of_the_view(
+    spark: SparkSession, db: str, refresh: Callable[..., Row], oracle: Oracle, source: str
+) -> None:
+    """While rows only come, no other row of their groups is read; what leaves is told by the table."""
+    spark.sql(f"CREATE TABLE prices (symbol STRING, day INT, close DOUBLE, volume INT) USING {source}")
+    spark.sql("INSERT INTO prices SELECT 's' || id % 50, id DIV 50, id % 977, id % 31 FROM range(0, 400000, 1, 2)")
+    query = """SELECT symbol, min(close) AS low, max(day) FILTER (WHERE close > 5) AS day, count(close) AS n,
+                      sum(volume) AS volume, bool_or(close = 3) AS met FROM prices GROUP BY symbol"""
+    newest = """SELECT p.symbol, p.day, p.close FROM prices p
+                JOIN (SELECT symbol, max(day) AS day FROM prices GROUP BY symbol) m
+                  ON p.symbol = m.symbol AND p.day = m.day"""
+    everything = "SELECT max(close) AS high, min(symbol) AS first, count(*) AS n FROM prices"
+    for name, text in (("v", query), ("w", newest), ("x", everything)):
+        spark.sql(f"CREATE INCREMENTAL VIEW {name} SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {text}")
+    refresh("w", "FULL")  # it knows its rows now, and keeps the newest days
+    first = """INSERT INTO prices VALUES
+               ('s7', 9000, -1, 5), ('s7', 9000, 8, 5), ('new', 7990, 4, 1), ('s8', 9000, NULL, NULL)"""
+    unknown = "INSERT INTO prices VALUES (NULL, 5, NULL, NULL), ('s8', NULL, DOUBLE('NaN'), 2), ('new', 7991, 3, NULL)"
+    gone = "DELETE FROM prices WHERE symbol = 's7' AND close = -1 OR symbol = 'new'"
+    again = "INSERT INTO prices VALUES ('s7', 9001, -1, 5), ('new', 1, NULL, NULL)"
+    told = source == "delta"  # of a Parquet table nobody has counted the rows
+    changes = [(first, True), (gone, False), (again, True)] if told else [(first, True), (unknown, True)]
+    for statement, grows in changes:
+        spark.sql(statement)
+        row = refresh("v")
+        assert row.kind == "INCREMENTAL", (statement, row.reason)
+        assert not grows or row.rows_read <= 4 * 60, statement  # the change, the content, and where its rows lie
+        oracle("v", query)
+        row = refresh("w")
+        assert row.kind == "INCREMENTAL", (statement, row.reason)
+        assert not (grows and told) or row.rows_read < 3 * PAGE, (
+            statement
+        )  # rows of these keys are looked for in the table
+        oracle("w", newest)
+        row = refresh("x")
+        assert not (grows and told) or row.rows_read <= 10, statement
+        oracle("x", everything)
+
+
 def test_rows_of_a_table_follow_from_its_changes(spark: SparkSession, db: str, refresh: Callable[..., Row]) -> None:
     """Delta's checksum lists no more than some files; later on, the runs add the changes to the rows before."""
     listed = "spark.databricks.delta.allFilesInCrc.thresholdNumFiles"

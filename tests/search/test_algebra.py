@@ -51,7 +51,8 @@ MODES = st.builds(
 
 @st.composite
 def changes(draw: Draw, tables: dict[int, list[Record]]) -> Changes:
-    """Inserts, deletes and updates on one or more sources, with a feed that is not net. The clock moves, or not."""
+    """Inserts, deletes and updates on one or more sources, with a feed that is not net; or inserts alone. The clock
+    moves, or not."""
     feed: dict[int, list[tuple[Record, int]]] = {}
     for number in draw(st.frozensets(st.sampled_from(sorted(tables)), min_size=1)):
         rows = list(tables[number])
@@ -59,9 +60,10 @@ def changes(draw: Draw, tables: dict[int, list[Record]]) -> Changes:
             now = {"now": draw(TIMES)}
             feed |= {CLOCK: [(rows[0], -1), (now, 1)]} if now != rows[0] else {}
             continue
-        gone = [r for r in rows if draw(st.sampled_from([False, False, True]))]
+        grows = draw(st.sampled_from([False, False, True]))
+        gone = [r for r in rows if not grows and draw(st.sampled_from([False, False, True]))]
         come = draw(st.lists(RECORDS, max_size=3))
-        noise = draw(st.lists(RECORDS, max_size=1))
+        noise = [] if grows else draw(st.lists(RECORDS, max_size=1))
         pairs = [(r, n) for r in noise for n in (1, -1)]
         feed[number] = [*((r, -1) for r in gone), *((r, 1) for r in come), *pairs]
     return feed

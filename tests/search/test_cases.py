@@ -43,6 +43,7 @@ INNER = plan("join inner [(#0 = #3)]", T, U)
 OUTER = plan("join left [(#0 = #3), (#1 < #4)]", T, U)
 ADDITIVE = "#10 := count(*), #11 := count(#1), #12 := sum(#1), #13 := avg(#1), #14 := sum(#2), #15 := avg(#2)"
 HOLISTIC = "#10 := min(#1), #11 := max(#2), #12 := count(distinct #1), #13 := sum(distinct #1), #14 := count(*)"
+EXTREMA = "#10 := min(#1), #11 := max(#2), #12 := count(#1), #13 := max(#1) filter (#0 > 0)"
 VIEWS = {
     "filter": plan("filter [(#0 > 0)]", T),
     "project": plan("project [#9 := (#0 + #1)]", T),
@@ -145,6 +146,16 @@ VIEWS = {
     "extrema of exact values": plan(
         "aggregate keys=[#9 := #0] calls=[#10 := min(#1), #11 := count(distinct #1) filter (#0 > 0), #12 := sum(#1)]", T
     ),
+    "extrema alone": plan(f"aggregate keys=[#9 := #0] calls=[{EXTREMA}]", T),
+    "global extrema alone": plan(f"aggregate keys=[] calls=[{EXTREMA}]", T),
+    "extrema over a join": plan("aggregate keys=[#9 := #1] calls=[#10 := max(#4), #11 := count(#3)]", INNER),
+    "extrema of sums of new rows": plan(
+        "aggregate keys=[#20 := #9] calls=[#21 := max(#12), #22 := count(*)]",
+        plan("aggregate keys=[#9 := #0, #19 := #1] calls=[#12 := count(#2)]", T),
+    ),
+    "rows with the largest value of their key": plan(
+        "join inner [(#0 = #9), (#1 = #10)]", T, plan("aggregate keys=[#9 := #3] calls=[#10 := max(#4)]", T_AGAIN)
+    ),
     "extrema over a left join": plan("aggregate keys=[#9 := #0] calls=[#10 := max(#4), #11 := count(#3)]", OUTER),
     "intersect": plan(
         "aggregate keys=[#9 := #0, #10 := #1] calls=[]", plan("join semi [(#0 <=> #3), (#1 <=> #4)]", T, U)
@@ -225,14 +236,15 @@ def table(dice: random.Random, rows: int) -> list[Record]:
 
 
 def changes(dice: random.Random, view: View) -> Changes:
-    """Deletes, inserts and, half of the time, a row that came and went, on one or more sources."""
+    """Deletes, inserts and, half of the time, a row that came and went, on one or more sources; a third only grow."""
     numbers = dice.sample(sorted(view.tables), dice.randint(1, len(view.tables)))
     feed: dict[int, list[tuple[Record, int]]] = {}
     for n in numbers:
         share = dice.choice((0.2, 0.5, 1.0))
-        gone = [(r, -1) for r in view.tables[n] if dice.random() < share]
+        grows = dice.random() < 0.33
+        gone = [(r, -1) for r in view.tables[n] if dice.random() < share and not grows]
         feed[n] = [*gone, *((record(dice), 1) for _ in range(dice.randint(0, 4)))]
-        if dice.random() < 0.5:
+        if dice.random() < 0.5 and not grows:
             brief = record(dice)
             feed[n] += [(brief, 1), (brief, -1)]
     return feed

@@ -13,7 +13,7 @@ from tidemill.cost.kept import KeptRows
 from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
 from tidemill.plan.expr import Expr
-from tidemill.plan.ops import Aggregate, Join, Scan
+from tidemill.plan.ops import Aggregate, Join, Project, Scan
 from tidemill.plan.props import equi_keys
 
 
@@ -31,7 +31,8 @@ def estimate(
 ) -> tuple[Facts, Mapping[int, float]]:
     """The facts of a planning call, and the rows of each relation before filters.
 
-    `distinct` estimates how many keys the sides of a join share. Measured runs correct its errors.
+    `distinct` estimates how many keys the sides of a join share. Measured runs correct its errors: of a join with known
+    rows so large a part of the pairs is left that these come out, for changes of its inputs too.
 
     Args:
         root: the view's relation.
@@ -48,6 +49,10 @@ def estimate(
     if measured.content is not None:
         known[root] = measured.content
         at_most.discard(root)
+    for tvr in reversed(sizes.memo.tvrs):  # from the view down
+        op, inputs = tvr.expressions[0]
+        if isinstance(op, Project) and tvr.number in known.keys() - at_most:
+            known.setdefault(inputs[0], known[tvr.number])
     facts = Facts(sizes.memo.query, sizes.steps, selectivity, sizes=rows)
     firsts = ((tvr.number, tvr.expressions[0][0]) for tvr in sizes.memo.tvrs)
     scans = {number: float(sizes.model.rows(op, (), facts)) for number, op in firsts if isinstance(op, Scan)}
@@ -61,6 +66,8 @@ def estimate(
             selectivity[op.condition] = _join_selectivity(sizes.memo, op, inputs, base, distinct)
         estimated = sizes.model.rows(op, [rows[i] for i in inputs], facts)
         size = known.get(tvr.number, estimated)
+        if isinstance(op, Join) and op.kind == "inner" and tvr.number in known.keys() - at_most and estimated > 0:
+            selectivity[op.condition] *= max(size, 1.0) / estimated
         rows[tvr.number] = RowCount(min(estimated, size) if tvr.number in at_most else size)
         own = float(rows[tvr.number])
         below = max((base[i] for i in inputs), default=own)

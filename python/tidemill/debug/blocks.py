@@ -18,6 +18,7 @@ Flags (several values with commas; a flag may occur several times):
     prefer=PACK                   `plan` uses the pack's ways wherever they apply
     changed=SOURCE                names of the sources that changed (all, if the flag is absent; `-`: none)
     mute=SOURCE  lost=SOURCE      its change is unknown; its old snapshot cannot be read
+    growing=SOURCE                no row leaves it
     states=all                    `plan`: earlier runs kept every possible state; `rules`: those that rules propose too
     first, policy=POLICY          `plan`: the first run; AUTO, INCREMENTAL, STRICT or FULL
     rules=FOLDER                  further packs, as in spark.tidemill.rules.paths
@@ -50,6 +51,7 @@ FLAGS = {
     "changed": "a source that changed (-: none); without it all have",
     "mute": "a source that cannot tell its changes",
     "lost": "a source whose old snapshot cannot be read",
+    "growing": "a source that no row leaves",
     "states": "all: every possible state was kept by earlier runs",
     "first": "the view was never filled",
     "policy": "AUTO, INCREMENTAL, STRICT or FULL",
@@ -150,14 +152,15 @@ def rules_of(block: Block) -> list[Rule]:
 
 
 def changes_of(block: Block, query: Query) -> dict[int, SourceChange]:
-    """The change of each source: one row of a hundred is inserted, and one deleted.
+    """The change of each source: one row of a hundred is inserted, and one deleted if the source is not growing.
 
     Raises:
         BlockError: if a flag names a source that the query does not have.
     """
     names = {s.name for s in query.sources.values()}
     changed, mute, lost = set(block.values("changed")) - {"-"}, set(block.values("mute")), set(block.values("lost"))
-    if unknown := (changed | mute | lost) - names:
+    growing = set(block.values("growing"))
+    if unknown := (changed | mute | lost | growing) - names:
         raise BlockError(f"line {block.line}: no such source: {', '.join(sorted(unknown))}")
     if not block.has("changed"):
         changed = names
@@ -167,7 +170,7 @@ def changes_of(block: Block, query: Query) -> dict[int, SourceChange]:
             old_readable=s.name not in lost,
             rows=s.rows,
             inserts=(s.rows or 1000) / 100,
-            deletes=(s.rows or 1000) / 100,
+            deletes=0.0 if s.name in growing else (s.rows or 1000) / 100,
             reason="FILES_REWRITTEN" if s.name in mute else None,
         )
         for n, s in query.sources.items()

@@ -8,6 +8,10 @@ of R + dR are the parts of R plus the parts of dR (Tempura section 3.2; Gray et 
     sum(x), avg(x)     s = sum(n * x), c
     var, stddev        s = sum(n * x), q = sum(n * x * x), c
 
+While no row leaves, two things more are possible. The extremes of R + dR are those of the extremes of R and of dR, and
+some final values tell parts that give them: a minimum itself, a sum of small integers (Gray et al. call such functions
+distributive).
+
 Sums of doubles are exact (an expansion of non-overlapping doubles, with NaN and infinities counted separately), so that
 1e16 + 1 - 1e16 is 1 and retraction never drifts. Integers wider than 32 bits are summed as decimals. Decimals that
 leave little room in 38 digits are summed as unbounded integers (`tidemill_wide_sum`): an intermediate sum, or the sum
@@ -22,6 +26,7 @@ from dataclasses import dataclass, replace
 from tidemill.plan.columns import ColumnIds
 from tidemill.plan.datatype import type_to_text
 from tidemill.plan.expr import ONE, ZERO, Cast, Evaluate, Expr, Handle, Lit, fn
+from tidemill.plan.grouping import is_plain
 from tidemill.plan.query import Call, Query
 
 EXACT_SUM = type_to_text(
@@ -38,6 +43,8 @@ EXACT_SUM = type_to_text(
         ],
     }
 )
+EXTREMES = frozenset({"min", "max", "bool_and", "bool_or"})
+"""Calls whose value over all rows is the same call over its values over some rows and over the others."""
 UNBOUNDED = "binary"
 """Type of the state of `tidemill_wide_sum`."""
 _SMALL_INTEGERS = frozenset({"byte", "short", "integer"})
@@ -95,6 +102,13 @@ class Additive:
             for x, p in zip(parts, self.parts, strict=True)
         )
 
+    def told_by(self, value: Expr) -> tuple[Expr, ...]:
+        """Parts that give this final value, if only new rows are merged into them; of the calls of `growing`."""
+        if self.call.function == "count" or self.call.function in EXTREMES:
+            return (value,)
+        zero = Cast(ZERO, self.parts[0].type)
+        return fn("coalesce", value, zero), fn("if", fn("isnull", value), ZERO, ONE)
+
     def over(self, value: Expr) -> Additive:
         """The same call over an argument that is NULL for the rows that do not count."""
         return replace(self, call=replace(self.call, args=(value,), filter=None))
@@ -109,6 +123,8 @@ class Additive:
 
     def partial(self, count: Expr | None, digits: int = 10) -> tuple[Expr, ...]:
         """Aggregates, one per part, over a bag (`count` is None) or signed rows; counts have up to `digits` digits."""
+        if self.call.function in EXTREMES:
+            return (fn(self.call.function, self.value),)
         weight = count if count is not None else ONE
         known = _known(self.call)
         counted = fn("sum", weight if known is None else fn("if", known, weight, ZERO))
@@ -147,7 +163,7 @@ class Additive:
     def final(self, parts: tuple[Expr, ...]) -> Expr:
         """The final value of the call, from its part columns."""
         counted = parts[-1]
-        if self.call.function == "count":
+        if self.call.function == "count" or self.call.function in EXTREMES:
             return counted
         empty = fn("=", counted, ZERO)
         if self.call.function in _MOMENTS:
@@ -198,6 +214,33 @@ def additive(query: Query, columns: ColumnIds, expr: Expr) -> Additive | None:
         return None
     merge = "tidemill_wide_merge" if wide == UNBOUNDED else "sum"
     return Additive(call, expr.number, kind, (Part("sum", wide, merge), counted))
+
+
+def growing(query: Query, columns: ColumnIds, expr: Expr) -> Additive | None:
+    """The form of a call that merges while no row leaves, if final values tell its parts; None if there is none.
+
+    Not of sums of floats, which are rounded, nor of those that may overflow.
+    """
+    info = query.info(expr)
+    call = info.aggregate if info else None
+    if call is None or not isinstance(expr, Handle):
+        return None
+    if call.function not in EXTREMES:
+        known = additive(query, columns, expr)
+        simple = known is not None and (
+            call.function == "count" or (call.function == "sum" and known.argument_type in _SMALL_INTEGERS)
+        )
+        return known if simple else None
+    try:
+        kind = columns.type_of(call.args[0])
+    except TypeError:
+        return None
+    return Additive(call, expr.number, kind, (Part("value", kind, call.function),)) if is_plain(kind) else None
+
+
+def form_of(query: Query, columns: ColumnIds, expr: Expr) -> Additive | None:
+    """The form of a call in a `Partial`."""
+    return additive(query, columns, expr) or growing(query, columns, expr)
 
 
 def order_sensitive(query: Query, columns: ColumnIds, expr: Expr) -> bool:

@@ -136,11 +136,12 @@ def _apply(memo: Memo, rule: Rule, tvr: int, index: int) -> bool:
 
 
 def _what_happens(memo: Memo, tvr: int, span: Span) -> object:
-    """All that a rule can ask about an interval: the sources that change below, and for a scan the kind of change."""
+    """All that a rule can ask about an interval: the sources that change below, those that no row leaves, and for a
+    scan the kind of change."""
     below, line = memo.tvrs[tvr].props.sources, memo.timeline
     if not isinstance(memo.tvrs[tvr].expressions[0][0], Scan):
-        return below & line.changed(span)
-    return below & line.changed(span), below & line.telling(span), below & line.mixed(span)
+        return below & line.changed(span), below & line.growing(span)
+    return tuple(below & kind(span) for kind in (line.changed, line.growing, line.telling, line.mixed))
 
 
 def _add(memo: Memo, rule: Rule, pack: str, tvr: int, span: Span, result: Result) -> bool:

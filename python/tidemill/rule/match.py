@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tidemill.memo.memo import Built, Memo, Node, Ref
-from tidemill.plan.aggregates import Additive, additive, order_sensitive
+from tidemill.plan.aggregates import Additive, additive, growing, order_sensitive
 from tidemill.plan.clock import clock_of, timed
 from tidemill.plan.columns import ColumnIds
-from tidemill.plan.expr import TRUE, Col, Expr
+from tidemill.plan.expr import ONE, TRUE, Col, Expr
 from tidemill.plan.grouping import exactly, is_exact
 from tidemill.plan.ops import Aggregate, Empty, Final, Join, Named, Partial, Project, QueryOp, Scan, Union
 from tidemill.plan.props import Props, equi_keys, not_null
 from tidemill.plan.query import Query
 from tidemill.rule.build import keys, node, total, with_keys
+from tidemill.rule.growth import grows
 from tidemill.rule.result import Linked, NewForm, Result
 from tidemill.tvr.form import (
     ATTRIBUTE,
@@ -65,6 +66,11 @@ class Relation:
     def changed(self) -> bool:
         """True if some source below changes."""
         return self._memo.changed(self.number, self._span)
+
+    @property
+    def grows(self) -> bool:
+        """True if it is known that no row leaves it."""
+        return grows(self._memo, self.number, self._span)
 
     @property
     def old(self) -> Ref:
@@ -162,8 +168,22 @@ class Match(Generic[Matched]):
     def partial_of(self, op: Aggregate) -> Partial | None:
         """The attribute form of any aggregate, with part columns; None if a call is not additive."""
         calls = self._additive_calls(op)
-        if calls is None:
+        return None if calls is None else self._partial(op, calls)
+
+    def growing(self: Match[Aggregate]) -> tuple[Partial, Named] | None:
+        """A form of the matched aggregate whose parts merge while no row leaves its input, and these parts of the rows
+        that the aggregate has; None if the values of a call do not tell them."""
+        found = [growing(self.query, self.types, e) for _, e in self.op.calls]
+        calls = tuple(call for call in found if call is not None)
+        if len(calls) < len(found):
             return None
+        partial = self._partial(self.op, calls)
+        columns: list[tuple[int, Expr]] = [(c, Col(c)) for c, _ in self.op.keys] + [(partial.count, ONE)]
+        for (c, _), call, parts in zip(self.op.calls, calls, partial.parts, strict=True):
+            columns += zip(parts, call.told_by(Col(c)), strict=True)
+        return partial, tuple(columns)
+
+    def _partial(self, op: Aggregate, calls: tuple[Additive, ...]) -> Partial:
 
         def column(role: Hashable, kind: str, name: str) -> int:
             """The same column for every relation of the aggregate, so that their parts merge."""

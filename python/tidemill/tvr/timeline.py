@@ -20,11 +20,13 @@ class Transition:
         changed: the sources that change.
         telling: the changed sources whose change is known.
         mixed: the changed sources whose change may hold both insertions and deletions, which may cancel out.
+        growing: the changed sources that no row leaves.
     """
 
     changed: Sources
     telling: Sources
     mixed: Sources = NONE
+    growing: Sources = NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,11 @@ class Timeline:
             found |= step.mixed | (seen & step.changed)
             seen |= step.changed
         return frozenset(found)
+
+    def growing(self, span: Span) -> Sources:
+        """The sources that change within an interval, and that no row leaves in it."""
+        leaving = NONE.union(*(s.changed - s.growing for s in self._within(span)))
+        return self.changed(span) - leaving
 
     def unchanged_until(self, sources: Sources, time: Time) -> Time:
         """The last moment up to which nothing below `sources` changes from `time` on."""

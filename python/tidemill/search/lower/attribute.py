@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import reduce
 
-from tidemill.plan.aggregates import Additive, additive
+from tidemill.plan.aggregates import Additive, form_of
 from tidemill.plan.expr import ONE, ZERO, Cast, Col, Expr, Lit, fn
 from tidemill.plan.grouping import identity
 from tidemill.plan.ops import Combine, Named, Partial
@@ -32,7 +32,7 @@ class AttributeForm:
         """Parts of rows; each row counts as often as its count says."""
         count = Col(rows.count) if rows.count is not None else None
         aggregates: list[tuple[int, Expr]] = [(partial.count, fn("sum", count if count is not None else ONE))]
-        for columns, call in zip(partial.parts, self._additive(partial), strict=True):
+        for columns, call in zip(partial.parts, self._forms(partial), strict=True):
             aggregates.extend(zip(columns, call.partial(count), strict=True))
         return self._totals(partial, aggregates, partial.keys, rows.node)
 
@@ -40,7 +40,7 @@ class AttributeForm:
         """Parts of an aggregate from rows that stand for several rows each."""
         partial, count = op.partial, _product(op.counts)
         aggregates: list[tuple[int, Expr]] = [(partial.count, fn("sum", count))]
-        for columns, call, given in zip(partial.parts, self._additive(partial), op.given, strict=True):
+        for columns, call, given in zip(partial.parts, self._forms(partial), op.given, strict=True):
             if given.parts:
                 found = call.multiplied(tuple(map(Col, given.parts)), _product(given.times))
             else:
@@ -140,14 +140,14 @@ class AttributeForm:
 
     # -- of an aggregate ----------------------------------------------------------------------------------------------
 
-    def _additive(self, partial: Partial) -> list[Additive]:
-        found = [additive(self._query, self._blocks.columns, e) for _, e in partial.calls]
+    def _forms(self, partial: Partial) -> list[Additive]:
+        found = [form_of(self._query, self._blocks.columns, e) for _, e in partial.calls]
         return [a for a in found if a is not None]
 
     def _parts(self, partial: Partial) -> list[tuple[int, str]]:
         """Part columns with the aggregates that merge them, the row count first."""
         parts = [(partial.count, "sum")]
-        for columns, call in zip(partial.parts, self._additive(partial), strict=True):
+        for columns, call in zip(partial.parts, self._forms(partial), strict=True):
             parts.extend((c, p.merge) for c, p in zip(columns, call.parts, strict=True))
         return parts
 
@@ -155,7 +155,7 @@ class AttributeForm:
         return [(c, fn(merge, Col(c))) for c, merge in self._parts(partial)]
 
     def _finals(self, partial: Partial, parts: Mapping[int, Expr]) -> list[tuple[int, Expr]]:
-        calls = zip(partial.calls, partial.parts, self._additive(partial), strict=True)
+        calls = zip(partial.calls, partial.parts, self._forms(partial), strict=True)
         return [(c, call.final(tuple(parts[p] for p in columns))) for (c, _), columns, call in calls]
 
     def _totals(self, partial: Partial, aggregates: Sequence[tuple[int, Expr]], keys: Named, node: WireNode) -> Lowered:

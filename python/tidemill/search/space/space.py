@@ -124,7 +124,10 @@ def transition_of(sources: Mapping[int, SourceChange]) -> Transition:
     telling = frozenset(n for n in changed if sources[n].reason is None)
     mixed = frozenset(n for n in telling if sources[n].inserts != 0 and sources[n].deletes != 0)
     return Transition(
-        changed, telling, frozenset(n for n in mixed if not (sources[n].direct and _is_small(sources[n])))
+        changed,
+        telling,
+        frozenset(n for n in mixed if not (sources[n].direct and _is_small(sources[n]))),
+        frozenset(n for n in telling if sources[n].deletes == 0),
     )
 
 
