@@ -68,13 +68,22 @@ object RuntimeFilters extends PredicateHelper {
     }
   }
 
-  /** What one part of a disjunction asks: it may be about one side alone. */
+  /**
+   * What one part of a disjunction asks. It may be about one side alone; of the other side's rows only what cannot fail is
+   * computed, for the join might not meet them.
+   */
   private def alternative(part: Expression, other: AttributeSet, few: LogicalPlan): Option[Expression] =
     splitConjunctivePredicates(part).flatMap {
-      case one if one.deterministic && one.references.nonEmpty && one.references.subsetOf(other) => Some(one)
+      case one if one.references.nonEmpty && one.references.subsetOf(other) => Option.when(cannotFail(one))(one)
       case one if one.references.subsetOf(few.outputSet) => values(one, few).map(found => Literal(found.contains(true)))
       case one => implied(one, other, few)
     }.reduceOption(And)
+
+  /** Whether an expression only compares columns and literals. */
+  private def cannotFail(e: Expression): Boolean = !e.exists {
+    case _: Attribute | _: Literal | _: Predicate => false
+    case _ => true
+  }
 
   /** Types of which files know bounds, and values that are the same where they are equal. */
   private def isOrdered(dataType: DataType): Boolean = dataType match {
