@@ -14,7 +14,7 @@ from tidemill.rule.rule import rule
 def grown_groups(m: Match[Aggregate]) -> Iterator[Result]:
     """The groups of new rows are brought up to date from their old values, while no row leaves.
 
-    Matches:  g_k(R), all calls among min, max, bool_and, bool_or, count and sums of small integers
+    Matches:  g_k(R), all calls among count, sums of small integers, min, max, and and or of booleans and of bits
     Yields:   delta = final of the touched groups, from p(g(R).old) and g'(net delta R): old with -1 and new with +1,
               equal rows suppressed    where g' computes parts that merge, and p reads them off the old values
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemill.plan.aggregates import additive
+from tidemill.plan.aggregates import EXTREMA, additive
 from tidemill.plan.expr import Col, Expr
 from tidemill.plan.ops import Aggregate, Answer, Merge, Net, Partial
 from tidemill.rule.build import keys, negate, node, total, with_keys
@@ -11,7 +11,6 @@ from tidemill.rule.result import Result
 from tidemill.rule.rule import rule
 from tidemill.tvr.form import ATTRIBUTE, ATTRIBUTE_DELTA
 
-EXTREMA = frozenset({"min", "max", "bool_and", "bool_or", "every", "some", "any", "bit_and", "bit_or"})
 OVER_DISTINCT = frozenset({"count", "sum", "avg"})
 
 

@@ -43,8 +43,8 @@ EXACT_SUM = type_to_text(
         ],
     }
 )
-EXTREMES = frozenset({"min", "max", "bool_and", "bool_or"})
-"""Calls whose value over all rows is the same call over its values over some rows and over the others."""
+EXTREMA = frozenset({"min", "max", "bool_and", "bool_or", "every", "some", "any", "bit_and", "bit_or"})
+"""Calls over the set of values, whose value over all rows is the same call over its values over parts of them."""
 UNBOUNDED = "binary"
 """Type of the state of `tidemill_wide_sum`."""
 _SMALL_INTEGERS = frozenset({"byte", "short", "integer"})
@@ -104,7 +104,7 @@ class Additive:
 
     def told_by(self, value: Expr) -> tuple[Expr, ...]:
         """Parts that give this final value, if only new rows are merged into them; of the calls of `growing`."""
-        if self.call.function == "count" or self.call.function in EXTREMES:
+        if self.call.function == "count" or self.call.function in EXTREMA:
             return (value,)
         zero = Cast(ZERO, self.parts[0].type)
         return fn("coalesce", value, zero), fn("if", fn("isnull", value), ZERO, ONE)
@@ -123,7 +123,7 @@ class Additive:
 
     def partial(self, count: Expr | None, digits: int = 10) -> tuple[Expr, ...]:
         """Aggregates, one per part, over a bag (`count` is None) or signed rows; counts have up to `digits` digits."""
-        if self.call.function in EXTREMES:
+        if self.call.function in EXTREMA:
             return (fn(self.call.function, self.value),)
         weight = count if count is not None else ONE
         known = _known(self.call)
@@ -163,7 +163,7 @@ class Additive:
     def final(self, parts: tuple[Expr, ...]) -> Expr:
         """The final value of the call, from its part columns."""
         counted = parts[-1]
-        if self.call.function == "count" or self.call.function in EXTREMES:
+        if self.call.function == "count" or self.call.function in EXTREMA:
             return counted
         empty = fn("=", counted, ZERO)
         if self.call.function in _MOMENTS:
@@ -225,7 +225,7 @@ def growing(query: Query, columns: ColumnIds, expr: Expr) -> Additive | None:
     call = info.aggregate if info else None
     if call is None or not isinstance(expr, Handle):
         return None
-    if call.function not in EXTREMES:
+    if call.function not in EXTREMA:
         known = additive(query, columns, expr)
         simple = known is not None and (
             call.function == "count" or (call.function == "sum" and known.argument_type in _SMALL_INTEGERS)
@@ -249,7 +249,7 @@ def order_sensitive(query: Query, columns: ColumnIds, expr: Expr) -> bool:
     call = info.aggregate if info else None
     if call is None:
         return True
-    if call.function in {"count", "min", "max", "bool_and", "bool_or", "every", "some", "bit_and", "bit_or", "bit_xor"}:
+    if call.function in EXTREMA | {"count", "bit_xor"}:
         return False
     if call.function in {"sum", "avg"}:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidemill.memo.memo import Memo
 from tidemill.plan.clock import clock_of
+from tidemill.plan.grouping import is_plain
 from tidemill.plan.ops import Aggregate, Filter, Join, Project, RowWise, Scan, Union
 from tidemill.tvr.form import Span
 
@@ -27,7 +28,9 @@ def grows(memo: Memo, tvr: int, span: Span) -> bool:
             first = inputs if kind in {"inner", "semi"} else inputs[:1]
             still = not any(memo.changed(i, span) for i in inputs[len(first) :])
             return still and kind != "full" and all(grows(memo, i, span) for i in first)
-        case Union() | RowWise() | Aggregate(calls=()):
+        case Aggregate(keys, ()) if all(is_plain(memo.columns.type(c)) for c, _ in keys):
+            return grows(memo, inputs[0], span)  # of equal texts under a collation a new one may be shown
+        case Union() | RowWise():
             return all(grows(memo, i, span) for i in inputs)
         case _:
             return False
