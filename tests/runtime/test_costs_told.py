@@ -85,7 +85,7 @@ def test_the_keys_of_a_change_pick_pages(
 def test_extremes_of_new_rows_are_compared_with_those_of_the_view(
     spark: SparkSession, db: str, refresh: Callable[..., Row], oracle: Oracle, source: str
 ) -> None:
-    """While rows only come, no other row of their groups is read; what leaves is told by the table."""
+    """While rows only come, no other row of their groups is read. A row that leaves may have been the extreme."""
     spark.sql(f"CREATE TABLE prices (symbol STRING, day INT, close DOUBLE, volume INT) USING {source}")
     spark.sql("INSERT INTO prices SELECT 's' || id % 50, id DIV 50, id % 977, id % 31 FROM range(0, 400000, 1, 2)")
     query = """SELECT symbol, min(close) AS low, max(day) FILTER (WHERE close > 5) AS day, count(close) AS n,
@@ -112,9 +112,8 @@ def test_extremes_of_new_rows_are_compared_with_those_of_the_view(
         oracle("v", query)
         row = refresh("w")
         assert row.kind == "INCREMENTAL", (statement, row.reason)
-        assert not (grows and told) or row.rows_read < 3 * PAGE, (
-            statement
-        )  # rows of these keys are looked for in the table
+        # Rows of these keys are looked for in the table.
+        assert not (grows and told) or row.rows_read < 3 * PAGE, statement
         oracle("w", newest)
         row = refresh("x")
         assert not (grows and told) or row.rows_read <= 10, statement
