@@ -32,6 +32,8 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     spark.sql(f"SELECT {columns.format('(id * 37 % 1900 + 300)')} FROM range(60)").coalesce(1).write.parquet(
         str(path / "few")
     )
+    large = f"SELECT {columns.format('id')}, hash(id) AS h FROM range(0, 300000, 1, 2)"
+    spark.sql(large).write.parquet(str(path / "large"))
     few = spark.read.parquet(str(path / "few"))
     few.createOrReplaceTempView("few")
     more = "SELECT k + 3 * n AS k, d, s, x FROM few CROSS JOIN (SELECT explode(sequence(1, 10)) AS n)"
@@ -145,4 +147,64 @@ def test_files_are_asked_for_some_rows(
     _, _, physical = text.partition("== Physical Plan ==")
     assert ("In(" in physical or "GreaterThanOrEqual(d," in physical) == (pushed is not None)
     assert pushed is None or pushed in physical
+    call("release", query=document["query"])
+
+
+def meeting(document: Document, few: Document, names: tuple[str, str]) -> tuple[Document, list[int]]:
+    """Rows of the other source that meet one of the few rows by one of two conditions, and their columns."""
+    other = scans(document["root"])[1]
+    big = {field: column for column, field in other["columns"]}
+    node, met = other, []
+    for number, name in enumerate(names, start=200):
+        join = {"op": "join", "kind": "existence", "condition": conditions(big)[name], "exists": number}
+        node = {**join, "inputs": [node, few]}
+        met.append(col(number))
+    return {"op": "filter", "condition": [fn("or", *met)], "inputs": [node]}, [big[n] for n in "kds"]
+
+
+@pytest.mark.parametrize(
+    ("names", "pushed"),
+    [
+        (("equal", "text"), "Or(In(k, ["),
+        (("null safe", "range"), "Or(In(k, ["),
+        (("floats", "equal"), None),
+    ],
+)
+def test_rows_that_meet_one_of_several_changes_are_asked_for(
+    call: Call, tables: Path, tmp_path: Path, names: tuple[str, str], pushed: str | None
+) -> None:
+    document = analyze(call, QUERY.format(tables, "few"))
+    own = scans(document["root"])[0]
+    memory, file = (handed_on(call, document, own, tmp_path / str(n), n) for n in (5000, 0))
+    found = [rows(call, document, *meeting(document, few, names)) for few in (memory, file)]
+    assert found[0] == found[1]
+    assert found[0]
+    plan, shown = meeting(document, memory, names)
+    sink = {"kind": "explain", "columns": [[c, f"c{c}"] for c in shown]}
+    text = call("run", query=document["query"], plan=plan, view="v", run=0, output="e", sink=sink)["text"]
+    _, _, physical = text.partition("== Physical Plan ==")
+    assert ("PushedFilters: [Or(" in physical) == (pushed is not None)
+    assert pushed is None or pushed in physical
+    call("release", query=document["query"])
+
+
+@pytest.mark.parametrize(("name", "most"), [("equal", 100), ("range with key", 100_000)])
+def test_rows_that_pick_are_found_first(call: Call, tables: Path, tmp_path: Path, name: str, most: int) -> None:
+    """The rows of a join pick those of the next table, if they are few indeed; with more, the plan stays."""
+    document = analyze(
+        call, f"SELECT q.*, c.k, c.d, c.s FROM ({QUERY.format(tables, 'few')}) q, parquet.`{tables}/large` c"
+    )
+    own, other, third = scans(document["root"])
+    few = handed_on(call, document, own, tmp_path / "x", 5000)
+    big, far = ({field: column for column, field in scan["columns"]} for scan in (other, third))
+    first = joined("inner", few, other, conditions(big)[name], swapped=False)
+    met = rows(call, document, first, [100, big["s"]])
+    assert (most // 20) < len(met) < most
+    found = []
+    for flag in (True, False):
+        join = joined("inner", first, third, [fn("=", col(big["k"]), col(far["k"]))], swapped=False)
+        plan = {**join, "broadcast": "left", "few": flag}
+        found.append(rows(call, document, plan, [100, big["s"], far["d"]]))
+    assert found[0] == found[1]
+    assert found[0]
     call("release", query=document["query"])

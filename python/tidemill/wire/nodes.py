@@ -222,10 +222,19 @@ def join(
     right: WireNode,
     broadcast: Side | None = None,
     exists: int | None = None,
+    *,
+    few: bool = False,
 ) -> WireNode:
-    """A join; `broadcast` names the side to broadcast, `exists` the column of an existence join."""
-    payload = {"kind": kind, "condition": exprs_to_json(condition), "broadcast": broadcast}
-    return node("join", payload if exists is None else {**payload, "exists": exists}, left, right)
+    """A join; `broadcast` names the side to broadcast, `exists` the column of an existence join.
+
+    `few`: the left side has so few rows that they may be found first.
+    """
+    payload: dict[str, Any] = {"kind": kind, "condition": exprs_to_json(condition), "broadcast": broadcast}
+    if exists is not None:
+        payload["exists"] = exists
+    if few:
+        payload["few"] = True
+    return node("join", payload, left, right)
 
 
 def aggregate(keys: Iterable[tuple[int, Expr]], aggregates: Iterable[tuple[int, Expr]], child: WireNode) -> WireNode:

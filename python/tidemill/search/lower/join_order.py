@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidemill.cost.costing import BROADCAST_ROWS
+from tidemill.cost.costing import BROADCAST_ROWS, FEW_ROWS
 from tidemill.plan.expr import Expr
 from tidemill.plan.props import equi_keys
 from tidemill.plan.query import Query
@@ -31,11 +31,16 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class JoinStep:
-    """The next input to join, with its conjuncts; `broadcast`: the rows joined so far are broadcast."""
+    """The next input to join, with its conjuncts.
+
+    `broadcast`: the rows joined so far are broadcast. `few`: so few are they that they may be found
+    first.
+    """
 
     input: int
     condition: tuple[Expr, ...]
     broadcast: bool
+    few: bool
 
 
 def join_order(query: Query, inputs: Sequence[Input], condition: Sequence[Expr]) -> tuple[int, list[JoinStep]]:
@@ -64,7 +69,8 @@ def join_order(query: Query, inputs: Sequence[Input], condition: Sequence[Expr])
         columns |= inputs[best].columns
         now = tuple(c for c in left if query.columns_of(c) <= columns)
         left = [c for c in left if c not in now]
-        steps.append(JoinStep(best, now, bool(leading) and rows <= BROADCAST_ROWS and rows < inputs[best].rows))
+        broadcast = bool(leading) and rows <= BROADCAST_ROWS and rows < inputs[best].rows
+        steps.append(JoinStep(best, now, broadcast, broadcast and rows <= FEW_ROWS))
         pending.remove(best)
         done.append(best)
         rows = best_rows

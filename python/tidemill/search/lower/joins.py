@@ -44,7 +44,7 @@ def _inner(blocks: Blocks, choices: Choices, op: Join, groups: Sequence[int], in
     node = inputs[first].node
     for step in steps:
         broadcast: Side | None = "left" if step.broadcast else None
-        node = nodes.join("inner", step.condition, node, inputs[step.input].node, broadcast)
+        node = nodes.join("inner", step.condition, node, inputs[step.input].node, broadcast, few=step.few)
     count = blocks.count if any(x.count is not None for x in inputs) else None
     return Lowered(node, tuple(c for x in inputs for c in x.columns), count)
 

@@ -5,7 +5,9 @@ import scala.util.Try
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.catalyst.util.TypeUtils
+import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 
@@ -18,12 +20,46 @@ object RuntimeFilters extends PredicateHelper {
   /** Up to so many values are listed; of more, files get the range. As many as Parquet compares with a file's bounds. */
   private def mostValues: Int = SQLConf.get.parquetFilterPushDownInFilterThreshold
 
-  /** An analysed plan with these filters. */
-  def in(plan: LogicalPlan): LogicalPlan = plan.transformUp { case join: Join => filtered(join) }
+  /** What is smaller is read whole as fast. */
+  private val LargeBytes = 1L << 20
+
+  private val Few = TreeNodeTag[Unit]("tidemill.few")
+
+  /** Says that the left side of a join has few rows by estimate. */
+  def markFew(join: Join): Unit = join.setTagValue(Few, ())
+
+  /**
+   * An analysed plan with these filters. Few rows that are not in memory are found first where they pick what the other
+   * side reads.
+   *
+   * @param find the rows of a plan, if they are few indeed; it runs a job
+   */
+  def in(plan: LogicalPlan, find: LogicalPlan => Option[LocalRelation]): LogicalPlan = plan.transformUp {
+    case join: Join => filtered(if (picksMore(join)) join.copy(left = find(join.left).getOrElse(join.left)) else join)
+    case filter: Filter => meeting(filter)
+  }
 
   /** Whether a plan, analysed or not, can get filters at all. */
   def possible(plan: LogicalPlan): Boolean =
     plan.exists(_.isInstanceOf[Join]) && plan.exists(_.isInstanceOf[LocalRelation]) && !isFew(plan)
+
+  /** Whether the rows of the left side, once they are known, ask more of a large right side than those in memory do. */
+  private def picksMore(join: Join): Boolean = {
+    def asks(conjunct: Expression): Boolean = {
+      val one = join.left.output.map(_.withNullability(true))
+      val nothing = LocalRelation(one, Seq(new GenericInternalRow(one.length)))
+      implied(conjunct, join.right.outputSet, nothing).nonEmpty &&
+      implied(conjunct, join.right.outputSet, join.left).isEmpty
+    }
+    join.getTagValue(Few).isDefined && join.joinType.isInstanceOf[InnerLike] && isLarge(join.right) &&
+    join.left.deterministic && !join.left.exists(_.isInstanceOf[CollectMetrics]) &&
+    join.condition.toSeq.flatMap(splitConjunctivePredicates).exists(asks)
+  }
+
+  private def isLarge(plan: LogicalPlan): Boolean = plan.collectLeaves().exists {
+    case LogicalRelation(files: HadoopFsRelation, _, _, _, _) => files.sizeInBytes >= LargeBytes
+    case _ => false
+  }
 
   private def filtered(join: Join): Join = {
     val conjuncts = join.condition.toSeq.flatMap(splitConjunctivePredicates)
@@ -39,6 +75,31 @@ object RuntimeFilters extends PredicateHelper {
       case _ => join.left
     }
     join.copy(left = left, right = right)
+  }
+
+  /** Rows that meet one of the few rows of any of several joins: what one of these joins asks. */
+  private def meeting(filter: Filter): Filter = {
+    val (joins, rows) = existences(filter.child)
+    val asked = splitDisjunctivePredicates(filter.condition).map {
+      case met: Attribute => joins.get(met.exprId).flatMap { join =>
+          val conjuncts = join.condition.toSeq.flatMap(splitConjunctivePredicates)
+          conjuncts.flatMap(implied(_, rows.outputSet, join.right)).reduceOption(And)
+        }
+      case _ => None
+    }
+    if (asked.exists(_.isEmpty) || isFew(rows)) filter
+    else {
+      val fewer = Filter(asked.flatten.reduce(Or), rows)
+      filter.copy(child = filter.child.transformUp { case plan if plan eq rows => fewer })
+    }
+  }
+
+  /** Existence joins one on top of the other, by the column that tells, and the rows below them. */
+  private def existences(plan: LogicalPlan): (Map[ExprId, Join], LogicalPlan) = plan match {
+    case join @ Join(left, _, ExistenceJoin(exists), _, _) =>
+      val (below, rows) = existences(left)
+      (below + (exists.exprId -> join), rows)
+    case rows => (Map.empty, rows)
   }
 
   /** Whether all rows are in memory already. */

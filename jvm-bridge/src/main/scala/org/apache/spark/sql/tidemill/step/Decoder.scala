@@ -12,6 +12,8 @@ import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
+import org.apache.spark.sql.tidemill.base.Json
+import org.apache.spark.sql.tidemill.physical.RuntimeFilters
 import org.apache.spark.sql.tidemill.query.{Query, SourceInfo}
 import org.apache.spark.sql.tidemill.source.{Copies, Sources}
 import org.apache.spark.sql.tidemill.view.{FewRows, LiveRows, RowsInMemory}
@@ -211,6 +213,7 @@ final class Decoder(session: SparkSession, query: Query) {
       case _ => JoinHint.NONE
     }
     val plan = Join(left.plan, right.plan, kind, condition, hint)
+    if (Json.flag(wire, "few")) RuntimeFilters.markFew(plan)
     val ordered = kind match {
       case LeftSemi | LeftAnti => left.ordered
       case _: ExistenceJoin => left.ordered ++ exists

@@ -66,15 +66,16 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
   def run(): JObject = session.withActive(measured()) ~ ("wall_ms" -> watch.told)
 
   private def measured(): JObject = {
+    Strategies.enable(session)
     val decoded = new Decoder(session, query).decode(request \ "plan", columns)
     val timed = request \ "clock" match {
       case JInt(micros) => Clock.at(decoded, micros.toLong)
       case _ => decoded
     }
     val plan =
-      if (RuntimeFilters.possible(timed)) RuntimeFilters.in(session.sessionState.analyzer.execute(timed)) else timed
+      if (RuntimeFilters.possible(timed)) RuntimeFilters.in(session.sessionState.analyzer.execute(timed), found)
+      else timed
     session.sessionState.conf.setConf(SQLConf.WINDOW_SEGMENT_TREE_ENABLED, MovingFrames.wantTree(plan))
-    Strategies.enable(session)
     val narrow = if (Execution.wide.contains((view, label))) None else NarrowSum.in(plan, session.sparkContext)
     narrow.fold(executed(plan)) { case (tried, overflow) =>
       val outcome = Try(executed(tried))
@@ -86,6 +87,20 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
       }
     }
   }
+
+  /** The rows of a part of the plan, if they are few, by a job in front of the step's own. */
+  private def found(part: LogicalPlan): Option[LocalRelation] =
+    if (Sink.of(text(sink \ "kind")) == Sink.Explain) None
+    else RunMetrics.untilEnd(session.sparkContext) {
+      val execution = session.sessionState.executePlan(part)
+      val rows = SQLExecution.withNewExecutionId(execution, Some("tidemill rows that pick")) {
+        val planned = execution.executedPlan
+        watch.end("catalyst")
+        atMost(planned, Execution.MostFound)
+      }
+      watch.end("jobs")
+      rows.map(LocalRelation(part.output, _))
+    }
 
   private def executed(plan: LogicalPlan): JObject = {
     val number = request \ "run" match { case JInt(n) => n.toLong; case _ => 0L }
@@ -267,6 +282,10 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
 }
 
 object Execution {
+
+  /** The most rows of a part that are found first. */
+  private val MostFound = 5000
+
   /** The steps, by view and name, with exact sums that did not fit into narrow buffers. */
   private val wide = ConcurrentHashMap.newKeySet[(String, String)]
 }

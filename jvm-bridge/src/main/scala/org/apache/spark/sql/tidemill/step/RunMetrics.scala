@@ -24,7 +24,7 @@ private final class CostListener(tag: String) extends SparkListener {
   private val executions = mutable.HashMap.empty[Int, Long]
   private val counted = mutable.HashSet.empty[(Int, Int)]
   private val rows = mutable.HashMap.empty[Long, Long].withDefaultValue(0L)
-  private var step = Option.empty[Long]
+  private val steps = mutable.HashMap.empty[String, Long]
   private var jobs = 0
   private var nanos = 0L
 
@@ -42,14 +42,15 @@ private final class CostListener(tag: String) extends SparkListener {
   }
 
   /**
-   * The step's own execution is the first under its tag. Those below it are of Delta, which reads its logs; they get
+   * A step's own execution is the first under its tag; what it finds first has a tag of its own. Those below it are of Delta, which reads its logs; they get
    * later numbers, though they may start earlier. A step that is no query has none: its jobs run in its caller's.
    */
   override def onOtherEvent(event: SparkListenerEvent): Unit = event match {
     case start: SparkListenerSQLExecutionStart =>
       synchronized {
-        val ofAStep = start.jobTags.contains(tag) && start.jobTags.exists(_.startsWith(RunMetrics.StepTag))
-        if (ofAStep) step = Some(step.fold(start.executionId)(math.min(_, start.executionId)))
+        if (start.jobTags.contains(tag))
+          for (own <- start.jobTags if own.startsWith(RunMetrics.StepTag))
+            steps(own) = steps.get(own).fold(start.executionId)(math.min(_, start.executionId))
       }
     case _ =>
   }
@@ -72,7 +73,7 @@ private final class CostListener(tag: String) extends SparkListener {
 
   def cost: RunCost = synchronized(RunCost(jobs, nanos / 1000000L, rowsRead))
 
-  private def rowsRead: Long = step.fold(rows.values.sum)(rows)
+  private def rowsRead: Long = if (steps.isEmpty) rows.values.sum else steps.values.map(rows).sum
 }
 
 object RunMetrics {
