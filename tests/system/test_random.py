@@ -22,9 +22,9 @@ from tests.conftest import COSTS, free, ordered, packs
 from tests.system.bags import Values, compare, contents, net_change
 from tests.system.changes import SQL_TYPES, Scenario, insert, scenarios, values
 from tests.system.queries import COLUMNS, PLAIN_VIEWS, Query, queries
+from tidemill.cost import costing
 from tidemill.runtime.content import apply, jobs, mark
 from tidemill.search.keep import wanted as wanted_states
-from tidemill.search.lower import state as lower_state
 from tidemill.search.space import orders
 from tidemill.settings import PACKS
 from tidemill.sources.clock_source import ClockSource
@@ -117,7 +117,7 @@ def run(spark: SparkSession, scenario: Scenario, wanted: list[tuple[Query, Mode]
     thresholds = ExitStack()
     clock = thresholds.enter_context(mock.patch.object(ClockSource, "now", return_value=now(0)))
     if len(wanted[0][0].text) % 2:
-        thresholds.enter_context(mock.patch.object(lower_state, "TOUCHED_FROM_ROWS", 0))
+        thresholds.enter_context(mock.patch.object(costing, "TOUCHED_FROM_ROWS", 0))
         thresholds.enter_context(mock.patch.object(orders, "LOOK_UP_FROM_ROWS", 0))
         thresholds.enter_context(mock.patch.object(wanted_states, "worth_ordering", ordered))
         thresholds.enter_context(mock.patch.object(apply, "SMALL_RESULT_BYTES", 0))

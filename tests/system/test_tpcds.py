@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from benchmarks import texts, tpcds
 from tests.system import strict
 from tests.system.strict import Kept, Rounds, held_through
-from tidemill.search.lower import state as lower_state
+from tidemill.cost import costing
 from tidemill.settings import PACKS
 
 SCALE = 0.01
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def session(spark: SparkSession, db: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
     """The 24 tables in a database of the test, current in the session. States are read as if they were big."""
-    monkeypatch.setattr(lower_state, "TOUCHED_FROM_ROWS", 0)
+    monkeypatch.setattr(costing, "TOUCHED_FROM_ROWS", 0)
     for name, value in CONFS.items():
         spark.conf.set(name, value)
     tpcds.load_delta(spark, tpcds.files(SCALE))

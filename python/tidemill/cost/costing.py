@@ -31,8 +31,15 @@ thirtieth and an eighth, of four narrow columns that compress well."""
 FEW_ROWS = 5_000
 """Most rows of a step that come to the driver: it keeps them in memory for later steps, and writes their file without a
 Spark job."""
+TOUCHED_FROM_ROWS = 50_000
+"""Smallest estimated number of rows of a state for which it pays to find the touched keys first, which costs a job."""
 LONG_DIGITS = 18
 """Largest precision of a decimal that is stored in a long."""
+
+
+def few_touched(rows: float, changed: float) -> bool:
+    """True if the touched keys are worth finding first: the state is large, and few rows were added."""
+    return rows >= TOUCHED_FROM_ROWS and changed <= BROADCAST_ROWS
 
 
 @dataclass(frozen=True, slots=True)

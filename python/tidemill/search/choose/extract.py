@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
-from tidemill.cost.costing import CostModel, CpuMs, Facts, OperatorWork, RowCount
+from tidemill.cost.costing import CostModel, CpuMs, Facts, OperatorWork, RowCount, few_touched
 from tidemill.memo.memo import Expression, Memo
-from tidemill.plan.ops import Project, Reach, Scan
+from tidemill.plan.ops import FinalChange, Project, Reach, Scan
 from tidemill.search.choose.settle import (
     ANY_WEIGHT,
     Choice,
@@ -274,6 +274,15 @@ class Extractor:
             return [(MADE, (group, run))] if made else []
         return [(self.inputs_of(node), (self._memo.find(i), run)) for i in choice.expression.inputs]
 
+    def _again(self, node: PlaceAtLevel) -> list[PlaceAtLevel]:
+        """The places that a place reads twice: a change whose keys pick the old rows that it is compared with."""
+        choice = self.chosen(node)
+        if choice is None or choice.expression is None or not isinstance(choice.expression.op, FinalChange):
+            return []
+        old, change = (self._best.get((self._memo.find(i), node[1][1])) for i in choice.expression.inputs)
+        twice = old is not None and change is not None and few_touched(old.rows, change.rows)
+        return [self.below(node)[1]] if twice else []
+
     # -- whole plans --------------------------------------------------------------------------------------------------
 
     def planned(self, groups: Iterable[int], run: int) -> list[Planned]:
@@ -295,7 +304,7 @@ class Extractor:
             visit(demand)
         reads = Counter(demands)
         for node in reversed(order):
-            for below in self.below(node):
+            for below in [*self.below(node), *self._again(node)]:
                 reads[below] += 1 if node[0] == MADE else reads[node]
         return [Planned(*place, choice, reads[level, place], level == MADE) for (level, place), choice in order.items()]
 
@@ -357,14 +366,19 @@ class Extractor:
                 own = self._settling.choice(way, p.run, self._best).own * self.runs[p.run].price
                 if own < p.choice.cost:
                     told[way.inputs[0], p.run].append((p.choice.cost - own) * p.times)
-        found: dict[Place, float] = {}
+        at: dict[Place, list[Planned]] = defaultdict(list)
         for p in computed:
-            others = told.get((p.group, p.run), [])
-            if p.once or p.reads + len(others) < 2 or not self._has_columns(p):
+            at[p.group, p.run].append(p)
+        found: dict[Place, float] = {}
+        for place, each in at.items():  # once for what is written, and once for all else
+            others, reads = told.get(place, []), sum(p.reads for p in each)
+            least = min(each, key=lambda p: p.choice.cost)
+            if any(p.once for p in each) or reads + len(others) < 2 or not self._has_columns(least):
                 continue
-            handling = self._model.save(p.choice.rows) + self._model.load(p.choice.rows) * (p.reads + len(others))
-            saved = p.choice.cost * (p.reads - 1) + sum(others)
-            found[p.group, p.run] = saved - handling * self.runs[p.run].price
+            rows = least.choice.rows
+            handling = self._model.save(rows) + self._model.load(rows) * (reads + len(others))
+            saved = sum(p.choice.cost * p.reads for p in each) - least.choice.cost + sum(others)
+            found[place] = saved - handling * self.runs[place[1]].price
         return found
 
     def _has_columns(self, p: Planned) -> bool:

@@ -9,21 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tidemill.cost.costing import BROADCAST_ROWS
+from tidemill.cost.costing import few_touched
 from tidemill.memo.memo import Expression
 from tidemill.plan.ops import Merge, Net, StateScan, Sum, Unsign
 from tidemill.search.lower.attribute import keys_of
 from tidemill.search.lower.choices import Choices
 from tidemill.search.lower.lowered import Blocks, Lowered
 from tidemill.wire import nodes
-
-TOUCHED_FROM_ROWS = 50_000
-"""Smallest estimated number of rows of a state for which it pays to find the touched keys first, which costs a job."""
-
-
-def few_touched(rows: float, changed: float) -> bool:
-    """True if the touched keys are worth finding first: the state is large, and few rows were added."""
-    return rows >= TOUCHED_FROM_ROWS and changed <= BROADCAST_ROWS
 
 
 @dataclass(frozen=True, slots=True)
