@@ -39,6 +39,7 @@ from tidemill.plan.ops import (
     Gather,
     HeldScan,
     Join,
+    JoinChange,
     KeyFilter,
     Keys,
     Less,
@@ -159,6 +160,8 @@ class DefaultCostModel:
                 return CpuMs(files * self.source + telling + output * self.changes)
             case Join(kind="inner"):
                 return CpuMs(self._joining(reads, output) + output * self.row)
+            case JoinChange():
+                return CpuMs(self._joining_at_once(op, reads, output) + output * self.row)
             case Join(kind):
                 broadcast = kind != "full" and all(self._is_small(r.rows, r.row_bytes, r.form) for r in reads[1:])
                 return CpuMs(self._matching(inputs, broadcast=broadcast) + output * self.row)
@@ -289,6 +292,30 @@ class DefaultCostModel:
                 cost += (small + large) * (self.shuffle + self.hash)
             rows = min(large, max(output, rows))
             row_bytes += other.row_bytes
+        return cost
+
+    def _joining_at_once(self, op: JoinChange, reads: Sequence[Read], output: float) -> float:
+        """Milliseconds of a join of inputs that changed, each with its change.
+
+        Where rows are picked by the changes, all others meet what is left. Without, all rows of the largest input meet
+        the changed ones first.
+        """
+        sides = [(mark, [float(read.rows) for read in pair]) for mark, pair in op.sides(reads)]
+        changes = [rows[1] if mark is not None else 0.0 for mark, rows in sides]
+        cost = 0.0
+        for i in op.picked:
+            others = [rows for j, rows in enumerate(changes) if j != i and rows]
+            cost += sum(self.exchange + rows * self.hash + sides[i][1][0] * self.probe for rows in others)
+        totals = [(mark, sum(rows)) for mark, rows in sides]
+        led = max(range(len(totals)), key=lambda i: (i in op.picked, totals[i][1]))
+        for mark, rows in totals[:led] + totals[led + 1 :]:
+            through = totals[led][1] if mark is not None and not op.picked else min(totals[led][1], output)
+            small, large = sorted((rows, through))
+            cost += self.exchange
+            if mark is None or op.picked or small <= BROADCAST_ROWS:
+                cost += small * self.hash + large * self.probe
+            else:
+                cost += (small + large) * (self.shuffle + self.hash)
         return cost
 
     def _matching(self, inputs: Sequence[float], *, broadcast: bool) -> float:

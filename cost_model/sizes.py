@@ -37,6 +37,7 @@ from tidemill.plan.ops import (
     Gather,
     HeldScan,
     Join,
+    JoinChange,
     KeyFilter,
     Keys,
     Less,
@@ -83,6 +84,8 @@ def rows(op: Op, inputs: Sequence[RowCount], facts: Facts) -> RowCount:
             return RowCount(inputs[0] * CROSSED_SHARE)
         case Join(kind):
             return _join_rows(op, kind, inputs, facts)
+        case JoinChange():
+            return _changed_pairs(op, inputs, facts)
         case Aggregate(keys, _) | Partial(keys, _):
             return _groups(keys, inputs[0], facts)
         case Gather(partial) | Answer(partial) | Combine(partial):
@@ -118,12 +121,25 @@ def rows(op: Op, inputs: Sequence[RowCount], facts: Facts) -> RowCount:
             assert_never(op)
 
 
+def _changed_pairs(op: JoinChange, inputs: Sequence[RowCount], facts: Facts) -> RowCount:
+    """All pairs, without those of old rows only."""
+    sides = [rows for _, rows in op.sides(inputs)]
+    share = _pair_share(op.condition, [rows[0] for rows in sides], facts)
+    return RowCount(share * (prod(sum(rows) for rows in sides) - prod(rows[0] for rows in sides)))
+
+
+def _pair_share(condition: tuple[Expr, ...], inputs: Sequence[RowCount], facts: Facts) -> float:
+    """Pairs that a join leaves, as a fraction of all."""
+    share = facts.selectivity.get(condition)
+    if share is None:
+        share = 1.0 / max(min(inputs), 1.0) if condition else 1.0
+    return share
+
+
 def _join_rows(op: Join, kind: str, inputs: Sequence[RowCount], facts: Facts) -> RowCount:
     if kind == "existence":
         return inputs[0]
-    share = facts.selectivity.get(op.condition)
-    if share is None:
-        share = 1.0 / max(min(inputs), 1.0) if op.condition else 1.0
+    share = _pair_share(op.condition, inputs, facts)
     if kind in {"semi", "anti"}:
         found = 1.0 - exp(-inputs[1] * share) if len(inputs) > 1 else SEMI_SHARE
         return RowCount(inputs[0] * (found if kind == "semi" else max(1.0 - found, LEAST_ANTI_SHARE)))

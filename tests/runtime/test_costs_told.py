@@ -81,6 +81,73 @@ def test_the_keys_of_a_change_pick_pages(
     oracle("v", query)
 
 
+@pytest.mark.parametrize("bloom", [True, False])
+def test_bloom_filters_of_files_are_asked(
+    spark: SparkSession, db: str, refresh: Callable[..., Row], oracle: Oracle, bloom: bool
+) -> None:
+    """Each of eight files spans all keys, so their bounds tell nothing; their bloom filters do."""
+    options = (
+        f"'parquet.bloom.filter.enabled#id' '{str(bloom).lower()}', 'parquet.bloom.filter.expected.ndv#id' '50000'"
+    )
+    spark.sql(f"CREATE TABLE big (id STRING, v INT) USING parquet OPTIONS ({options})")
+    spark.sql("CREATE TABLE small (id STRING, w INT) USING parquet")
+    spark.sql("INSERT INTO big SELECT md5(string(id)), id FROM range(0, 400000, 1, 8)")
+    spark.sql("INSERT INTO small SELECT md5(string(id * 1000)), id FROM range(20)")
+    query = "SELECT small.id, v, w FROM small JOIN big ON small.id = big.id"
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {query}")
+    spark.sql("INSERT INTO small VALUES (md5('7'), 1), (md5('11'), 2)")
+    assert (refresh("v").rows_read <= 2 + 50_000) == bloom
+    oracle("v", query)
+
+
+@pytest.mark.parametrize("source", ["delta", "parquet"])
+def test_rows_that_a_change_meets_pick_pages_of_the_next_table(
+    spark: SparkSession, db: str, refresh: Callable[..., Row], oracle: Oracle, source: str
+) -> None:
+    """The change knows no key of the big table; what it meets first does."""
+    spark.sql(f"CREATE TABLE big (id BIGINT, v STRING) USING {source}")
+    spark.sql(f"CREATE TABLE links (name STRING, id BIGINT) USING {source}")
+    spark.sql(f"CREATE TABLE names (name STRING, n INT) USING {source}")
+    spark.sql("INSERT INTO big SELECT id, concat('value ', hash(id)) FROM range(0, 400000, 1, 4)")
+    spark.sql("INSERT INTO links SELECT concat('n', id), id * 100 FROM range(4000)")
+    spark.sql("INSERT INTO names SELECT concat('n', id), id FROM range(0, 4000, 2)")
+    query = "SELECT n, v FROM names JOIN links ON names.name = links.name JOIN big ON links.id = big.id"
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {query}")
+    spark.sql("INSERT INTO names VALUES ('n7', 1), ('n9', 2), ('n11', 3)")
+    row = refresh("v")
+    assert (row.kind, row.rows_read <= 3 + 4000 + 2 * PAGE) == ("INCREMENTAL", True), row
+    assert row.rows_read >= 3 + 4000, "rows that are found first are read, too"
+    oracle("v", query)
+
+
+@pytest.mark.parametrize("source", ["delta", "parquet"])
+def test_facts_are_read_once_for_all_dimensions_that_changed(
+    spark: SparkSession, db: str, refresh: Callable[..., Row], oracle: Oracle, source: str
+) -> None:
+    """Where keys are everywhere, all facts are read, and once. Where they are together, the changes pick pages."""
+    spark.sql(f"CREATE TABLE facts (id BIGINT, shop INT, item INT, kind INT) USING {source}")
+    spark.sql("INSERT INTO facts SELECT id, id DIV 1000, pmod(hash(id), 500), id DIV 500 FROM range(0, 400000, 1, 2)")
+    for table, rows in (("shops", 400), ("items", 500), ("kinds", 800)):
+        spark.sql(f"CREATE TABLE {table} (id INT, name STRING) USING {source}")
+        spark.sql(f"INSERT INTO {table} SELECT id, concat('n', id) FROM range(0, {rows}, 1, 1)")
+
+    def text(one: str, other: str) -> str:
+        return f"""SELECT f.id, a.name AS one, b.name AS other FROM facts f
+                   JOIN {one}s a ON f.{one} = a.id JOIN {other}s b ON f.{other} = b.id"""
+
+    views = {"anywhere": text("shop", "item"), "together": text("shop", "kind")}
+    for name, query in views.items():
+        spark.sql(f"CREATE INCREMENTAL VIEW {name} SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {query}")
+    for table, key in (("shops", 7), ("items", 8), ("kinds", 15)):
+        spark.sql(f"INSERT INTO {table} VALUES ({key}, 'again'), (-1, 'nobody')")
+    names = 400 + 500 + 800
+    for name, most in (("anywhere", 400_000), ("together", 2 * PAGE)):
+        row = refresh(name)
+        assert row.kind == "INCREMENTAL", row.reason
+        assert row.rows_read <= most + names, name
+        oracle(name, views[name])
+
+
 @pytest.mark.parametrize("source", ["delta", "parquet"])
 def test_extremes_of_new_rows_are_compared_with_those_of_the_view(
     spark: SparkSession, db: str, refresh: Callable[..., Row], oracle: Oracle, source: str

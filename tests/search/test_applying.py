@@ -140,7 +140,7 @@ def test_the_rows_to_be_written_decide() -> None:
     scans += [named.replace("#0", "#6").replace("#1", "#7").replace("#2", "#8")]
     text = "".join(f"source {i} t{i} [a: long, b: string, c: double] kind=delta rows=100000\n" for i in range(3))
     text += "join inner [(#0 = #3), (#3 = #6)]\n" + "".join(f"  scan {i} [{scan}]\n" for i, scan in enumerate(scans))
-    some = SourceChange(changed=True, old_readable=True, rows=1e5, inserts=1e3, deletes=1e2)
+    some = SourceChange(changed=True, old_readable=True, rows=1e5, inserts=5e3, deletes=5e2)
 
     def kind(rows: float) -> str:
         asked = PlanRequest(parse_query(text), "AUTO", dict.fromkeys(range(3), some), frozenset(), False, None)

@@ -53,6 +53,12 @@ VIEWS = {
     "null-safe join": plan("join inner [(#0 <=> #3)]", T, U),
     "self-join": plan("join inner [(#0 = #4)]", T, T_AGAIN),
     "three inputs": plan("join inner [(#4 = #6), (#1 < #7)]", plan("join inner [(#0 = #3)]", T, U), W),
+    "three inputs, one without an equality": plan("join inner [(#1 < #7)]", INNER, W),
+    "four inputs in a row": plan(
+        "join inner [(#7 = #10), (#9 > 0)]",
+        plan("join inner [(#4 = #6)]", INNER, W),
+        "scan 0 [#9 := a, #10 := b, #11 := x]",
+    ),
     "cross join": plan("join inner []", T, U),
     "left join": plan("join left [(#0 = #3)]", T, U),
     "left join, more conditions": OUTER,
@@ -323,6 +329,23 @@ def test_a_view_is_its_query_after_every_run(name: str, prefer: str | None, seed
 @pytest.mark.parametrize("name", VIEWS)
 def test_all_states_or_none(name: str, keep: float) -> None:
     maintained(VIEWS[name], Mode(prefer="delta", keep=keep, ordered=keep == 1.0), 7, 4)
+
+
+@pytest.mark.parametrize("shake", [None, 1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "three inputs",
+        "three inputs, one without an equality",
+        "four inputs in a row",
+        "sums over three inputs",
+        "sums of two sides of three",
+    ],
+)
+def test_joins_read_once(name: str, shake: int | None) -> None:
+    """Without terms, all changes of a join come from one join of its inputs."""
+    for seed in range(3):
+        maintained(VIEWS[name], Mode(prefer="delta", off=frozenset({"inner_join"}), shake=shake), seed, 4)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=LATER) if i % 2 else name for i, name in enumerate(VIEWS)])

@@ -31,6 +31,7 @@ from tidemill.plan.ops import (
     Gather,
     HeldScan,
     Join,
+    JoinChange,
     KeyFilter,
     Keys,
     Less,
@@ -185,6 +186,9 @@ class Printer:
             case ReachedWindow(window, on, read, reached):
                 starts = f"starts={self._name(reached)} {self._name(read)}"
                 return f"{word} {self._asked(on, nulls=True)} {starts} of {self.op(window)}"
+            case JoinChange(condition, marks, picked):
+                shown = ", ".join("-" if mark is None else self._name(mark) for mark in marks)
+                return f"{word} {self._list(condition)} marks=[{shown}] picked=[{', '.join(map(str, picked))}]"
             case Empty(ids) | Net(ids) | Unsign(ids) | Less(ids):
                 return f"{word} [{', '.join(map(self._name, ids))}]"
             case Sum() | Negate():

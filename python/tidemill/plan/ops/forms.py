@@ -5,12 +5,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from itertools import islice
+from typing import TypeAlias, TypeVar
 
 from tidemill.plan.expr import Expr
 from tidemill.plan.kinds import StatePart
 from tidemill.plan.ops.query import Bounds, Filter, Named, Project, SortKey, Window
+
+Item = TypeVar("Item")
+"""What is known of one input of an operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +275,30 @@ class ReachedWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinChange:
+    """The signed change of an inner join, from one join of the old rows of its inputs together with their changes.
+
+    A changed input of the join is two inputs here: its old rows, and their signed change.
+
+    Attributes:
+        condition: the join's.
+        marks: for each input of the join the column with the counts of its change, NULL for old rows; None for an input
+            that does not change.
+        picked: the inputs of the join that equalities link to all other changed ones. Of their old rows only those that
+            meet a changed row are joined.
+    """
+
+    condition: tuple[Expr, ...]
+    marks: tuple[int | None, ...]
+    picked: tuple[int, ...]
+
+    def sides(self, inputs: Sequence[Item]) -> list[tuple[int | None, tuple[Item, ...]]]:
+        """The inputs of the join, each with its mark: its rows, or its old rows and its change."""
+        left = iter(inputs)
+        return [(mark, tuple(islice(left, 1 if mark is None else 2))) for mark in self.marks]
+
+
+@dataclass(frozen=True, slots=True)
 class Less:
     """The old rows: a plain bag minus a change that is contained in it."""
 
@@ -301,6 +330,7 @@ FormOp: TypeAlias = (
     | Reach
     | FromStart
     | ReachedWindow
+    | JoinChange
     | Less
 )
 """The operators of the rewriter."""

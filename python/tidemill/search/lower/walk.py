@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar, assert_never
 
+from tidemill.cost.costing import few_touched
 from tidemill.memo.memo import Expression
 from tidemill.plan.clock import mapped
 from tidemill.plan.expr import Timed
@@ -26,6 +27,7 @@ from tidemill.plan.ops import (
     Gather,
     HeldScan,
     Join,
+    JoinChange,
     KeyFilter,
     Keys,
     Less,
@@ -54,10 +56,11 @@ from tidemill.search.lower import joins
 from tidemill.search.lower.attribute import AttributeForm
 from tidemill.search.lower.choices import Choices, NotComputableError
 from tidemill.search.lower.crossings import crossing
+from tidemill.search.lower.join_change import join_change
 from tidemill.search.lower.leaves import leaf, read_staged
 from tidemill.search.lower.lowered import Blocks, Lowered, null_of
 from tidemill.search.lower.reach import from_start, reach, reached_rows, read_rows
-from tidemill.search.lower.state import Touched, few_touched, together, touched
+from tidemill.search.lower.state import Touched, together, touched
 from tidemill.wire import nodes
 
 ReadsClock = TypeVar("ReadsClock", Filter, Project)
@@ -147,6 +150,8 @@ class Lowerer:
                 return blocks.project((*nodes.same(inputs[0].columns), *padded), inputs[0])
             case Join():
                 return joins.join(blocks, self._choices, op, e.inputs, inputs)
+            case JoinChange():
+                return join_change(blocks, self._choices, op, e.inputs, inputs)
             case KeyFilter():
                 return joins.key_filter(blocks, op, *inputs, broadcast=self._choices.is_small(e.inputs[1]))
             case Keys():
