@@ -35,11 +35,15 @@ def inner_join_at_once(m: Match[Join]) -> Iterator[Result]:
 
 
 def _picked(m: Match[Join]) -> tuple[int, ...]:
-    """The inputs that equalities link to each changed one: the keys of the changes pick their rows."""
+    """The inputs that equalities link to each changed one: the keys of the changes pick their rows.
 
-    def linked(one: Relation, other: Relation) -> bool:
-        return bool(equi_keys(m.op.condition, frozenset(one.columns), frozenset(other.columns), m.query))
+    A change that may come out differently, when it is computed for its keys and once more for itself, picks none.
+    """
+
+    def picks(change: Relation, rows: Relation) -> bool:
+        linked = equi_keys(m.op.condition, frozenset(change.columns), frozenset(rows.columns), m.query)
+        return bool(linked) and change.props.reproducible
 
     return tuple(
-        i for i, one in enumerate(m.inputs) if all(linked(one, r) for r in m.inputs if r.changed and r is not one)
+        i for i, rows in enumerate(m.inputs) if all(picks(r, rows) for r in m.inputs if r.changed and r is not rows)
     )
