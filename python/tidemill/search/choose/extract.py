@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from tidemill.cost.costing import CostModel, CpuMs, Facts, OperatorWork, RowCount, few_touched
 from tidemill.memo.memo import Expression, Memo
-from tidemill.plan.ops import FinalChange, Project, Reach, Scan
+from tidemill.plan.ops import FinalChange, JoinChange, Project, Reach, Scan
 from tidemill.search.choose.settle import (
     ANY_WEIGHT,
     Choice,
@@ -275,13 +275,18 @@ class Extractor:
         return [(self.inputs_of(node), (self._memo.find(i), run)) for i in choice.expression.inputs]
 
     def _again(self, node: PlaceAtLevel) -> list[PlaceAtLevel]:
-        """The places that a place reads twice: a change whose keys pick the old rows that it is compared with."""
+        """The places that a place reads once more: changes whose keys pick rows that the same changes then meet."""
         choice = self.chosen(node)
-        if choice is None or choice.expression is None or not isinstance(choice.expression.op, FinalChange):
-            return []
-        old, change = (self._best.get((self._memo.find(i), node[1][1])) for i in choice.expression.inputs)
-        twice = old is not None and change is not None and few_touched(old.rows, change.rows)
-        return [self.below(node)[1]] if twice else []
+        match choice.expression.op if choice is not None and choice.expression is not None else None:
+            case FinalChange():
+                old, change = self.below(node)
+                rows = [self._best[place].rows for _, place in (old, change)]
+                return [change] if few_touched(*rows) else []
+            case JoinChange(picked=picked) as op:
+                changes = [(i, of[1]) for i, (_, of) in enumerate(op.sides(self.below(node))) if len(of) > 1]
+                return [change for one in picked for i, change in changes if i != one]
+            case _:
+                return []
 
     # -- whole plans --------------------------------------------------------------------------------------------------
 

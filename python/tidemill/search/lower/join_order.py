@@ -33,8 +33,8 @@ class Input:
 class JoinStep:
     """The next input to join, with its conjuncts.
 
-    `broadcast`: the rows joined so far are broadcast. `few`: so few are they that they may be found
-    first.
+    `broadcast`: the rows joined so far are broadcast. `few`: they are so few that they may be
+    found first.
     """
 
     input: int
