@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +189,9 @@ def test_rows_that_meet_one_of_several_changes_are_asked_for(
 
 
 @pytest.mark.parametrize(("name", "most"), [("equal", 100), ("range with key", 100_000)])
-def test_rows_that_pick_are_found_first(call: Call, tables: Path, tmp_path: Path, name: str, most: int) -> None:
+def test_rows_that_pick_are_found_first(
+    call: Call, jobs: Callable[..., int], tables: Path, tmp_path: Path, name: str, most: int
+) -> None:
     """The rows of a join pick those of the next table, if they are few indeed; with more, the plan stays."""
     document = analyze(
         call, f"SELECT q.*, c.k, c.d, c.s FROM ({QUERY.format(tables, 'few')}) q, parquet.`{tables}/large` c"
@@ -200,11 +202,16 @@ def test_rows_that_pick_are_found_first(call: Call, tables: Path, tmp_path: Path
     first = joined("inner", few, other, conditions(big)[name], swapped=False)
     met = rows(call, document, first, [100, big["s"]])
     assert (most // 20) < len(met) < most
-    found = []
+    assert sum(f.stat().st_size for f in (tables / "large").glob("*.parquet")) > 1 << 20
+    found, counted = [], []
     for flag in (True, False):
         join = joined("inner", first, third, [fn("=", col(big["k"]), col(far["k"]))], swapped=False)
         plan = {**join, "broadcast": "left", "few": flag}
-        found.append(rows(call, document, plan, [100, big["s"], far["d"]]))
+        shown = [100, big["s"], far["d"]]
+        counted.append(jobs(lambda plan=plan, shown=shown: found.append(rows(call, document, plan, shown))))
     assert found[0] == found[1]
     assert found[0]
+    assert counted[0] - counted[1] == (0 if name == "equal" else 1), (
+        "the job that finds them, and no broadcast after it"
+    )
     call("release", query=document["query"])
