@@ -4,6 +4,7 @@ import java.util.concurrent.ConcurrentHashMap
 
 import scala.util.Try
 
+import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, FileSystem, Path}
 import org.apache.parquet.hadoop.ParquetOutputFormat
 
@@ -150,7 +151,10 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
 
   private def directory: Option[Path] = option(sink \ "path").map(new Path(_))
 
-  private def fileSystem(path: Path): FileSystem = path.getFileSystem(session.sessionState.newHadoopConf())
+  /** Hadoop's settings in the session: making them copies them all. */
+  private lazy val hadoop: Configuration = session.sessionState.newHadoopConf()
+
+  private def fileSystem(path: Path): FileSystem = path.getFileSystem(hadoop)
 
   private def explain(leaf: IncrementalOutput): JObject =
     answer(JArray(Nil), JNull, None) ~
@@ -252,7 +256,7 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
    */
   private def listed(path: Path, committed: Map[String, Option[String]]): List[JObject] = {
     val root = fileSystem(path).makeQualified(path)
-    val found = Files.walk(Seq(root), session.sessionState.newHadoopConf(), !_.startsWith("."))
+    val found = Files.walk(Seq(root), hadoop, !_.startsWith("."))
     def place(f: FileStatus): String = DirectCommit.place(root, f.getPath)
     found.toList.filter(f => committed.contains(place(f))).sortBy(_.getPath.toString).map { f =>
       val told = committed(place(f)).fold(JObject())(Json.parse(_).asInstanceOf[JObject])
