@@ -6,6 +6,7 @@ must agree. All views live in one session over the same Delta tables; the views'
 queries alternate, so that both meet the same caches.
 """
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -120,7 +121,7 @@ class ViewBench:
                 rows.parquet(str(self.suite.folder / "recomputed" / "state"))
         run = spark.sql(f"SHOW REFRESHES IN q{number}").collect()[0]
         self.verify(spark, number)
-        self.note(benchmark, number, "fill", run, ctas.cpu_ms + writes.cpu_ms, ctas.wall_ms + writes.wall_ms)
+        self.note(benchmark, spark, number, "fill", run, ctas.cpu_ms + writes.cpu_ms, ctas.wall_ms + writes.wall_ms)
 
     def test_refresh(self, benchmark: BenchmarkFixture, spark: SparkSession, change: str, number: int) -> None:
         """REFRESH after one round of change against running the query again and writing its result."""
@@ -133,7 +134,7 @@ class ViewBench:
         run: Row = benchmark.pedantic(lambda: spark.sql(refresh).collect()[0], rounds=1)
         assert run.kind in {"INCREMENTAL", "NO_DATA"} or POLICY == "AUTO"
         self.verify(spark, number)
-        self.note(benchmark, number, change, run, cpu, wall)
+        self.note(benchmark, spark, number, change, run, cpu, wall)
 
     @classmethod
     def recompute(cls, spark: SparkSession, number: int) -> tuple[float, float]:
@@ -144,7 +145,16 @@ class ViewBench:
             written.parquet(str(cls.suite.folder / "recomputed" / f"q{number}"))
         return measured.cpu_ms, measured.wall_ms
 
-    def note(self, benchmark: BenchmarkFixture, number: int, change: str, run: Row, cpu: float, wall: float) -> None:
+    def note(
+        self,
+        benchmark: BenchmarkFixture,
+        spark: SparkSession,
+        number: int,
+        change: str,
+        run: Row,
+        cpu: float,
+        wall: float,
+    ) -> None:
         """Put the figures of a run that was verified, and of what it is compared with, into the JSON."""
         figures: dict[str, Any] = {
             "bench": self.suite.name,
@@ -157,6 +167,7 @@ class ViewBench:
             "jobs": run.jobs,
             "cpu_ms": run.cpu_ms,
             "wall_ms": run.duration_ms,
+            "parts": self.parts(spark, number),
             "state_bytes": run.state_bytes,
             "rows_in": run.rows_in.asDict() if run.rows_in else None,
             "rows_out": run.rows_out.asDict() if run.rows_out else None,
@@ -165,6 +176,12 @@ class ViewBench:
             "data_bytes": sum(path.stat().st_size for path in self.suite.files(SCALE).iterdir()),
         }
         benchmark.extra_info.update(figures)
+
+    @staticmethod
+    def parts(spark: SparkSession, number: int) -> dict[str, int]:
+        """Wall milliseconds of the view's last run by part."""
+        document = json.loads(spark.sql(f"EXPLAIN INCREMENTAL JSON VIEW q{number}").collect()[0].plan)
+        return dict((document["last_run"] or {}).get("wall_ms") or {})
 
     def verify(self, spark: SparkSession, number: int) -> None:
         row = spark.sql(f"VERIFY INCREMENTAL VIEW q{number}").collect()[0]

@@ -58,7 +58,7 @@ def _plot(figures: Sequence[Figures]) -> None:
     """One panel per view: the ratio of wall times over the change as a share of the facts."""
     found = [query for query in TITLES if any(f["query"] == query for f in figures)]
     figure, panels = plt.subplots(
-        1, len(found), figsize=(4 * len(found), 3.5), sharey=True, layout="constrained", squeeze=False
+        1, len(found), figsize=(4 * len(found), 4), sharey=True, layout="constrained", squeeze=False
     )
     for axes, query in zip(panels[0], found, strict=True):
         for f in sorted((f for f in figures if f["query"] == query), key=lambda f: (f["results"], f["facts"])):
@@ -68,9 +68,9 @@ def _plot(figures: Sequence[Figures]) -> None:
                 [c / f["facts"] for c in changes], ratios, marker="o", label=f"{f['results']}, {f['facts']:,} rows"
             )
         axes.axhline(1, color="grey", linewidth=0.8)
-        axes.set(xscale="log", xlabel="new rows / rows of the table", title=TITLES[query])
-        axes.legend(fontsize="x-small")
+        axes.set(xscale="log", xlabel="new rows / rows of the table", title=TITLES[query], ylim=(0, None))
     panels[0][0].set_ylabel("time of a refresh / of a full run")
+    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     PLOT.parent.mkdir(exist_ok=True)
     figure.savefig(PLOT, metadata={"Date": None})
     plt.close(figure)

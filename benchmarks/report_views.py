@@ -6,6 +6,9 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tidemill.bridge.walls import PARTS
+from tidemill.runtime.view.split import OTHER
+
 Figures = Mapping[str, Any]
 TITLES = {"fill": "first filling", "F": "change F", "R": "change R"}
 WHAT = {
@@ -26,7 +29,7 @@ def sections(figures: Sequence[Figures], note: str) -> Iterator[tuple[str, list[
             head = f"## {bench.upper()}, scale {found[0]['scale']:g}, {found[0]['policy']}: {title}"
             measured = f"{note} Medians over the rounds, the first left out; every view was verified."
             what = WHAT[change].format(facts=FACTS[bench])
-            yield change, [head, "", what, "", measured, "", *_table(found)]
+            yield change, [head, "", what, "", measured, "", *_table(found), "", *_parts(found)]
 
 
 def _table(figures: Sequence[Figures]) -> Iterator[str]:
@@ -57,3 +60,12 @@ def _table(figures: Sequence[Figures]) -> Iterator[str]:
         statistics.geometric_mean(max(r, 1e-6) for r in column) for column in zip(*ratios, strict=True)
     )
     yield f"| geometric mean | | | {cpu_mean:.2f} | | | {wall_mean:.2f} | | |"
+
+
+def _parts(figures: Sequence[Figures]) -> Iterator[str]:
+    """Where the wall time of all runs together went, in percent; parts of less than one are left out."""
+    ran = [f for f in figures if f["kind"] != "NO_DATA"]
+    sums = {part: sum(f["parts"].get(part, 0) for f in ran) for part in (*PARTS, OTHER)}
+    whole = max(1, sum(sums.values()))
+    told = ", ".join(f"{part} {100 * ms / whole:.0f} %" for part, ms in sums.items() if ms >= whole / 100)
+    yield f"Wall time of these runs by [part](runs.md#where-the-time-of-a-run-goes): {told}."
