@@ -140,8 +140,9 @@ SETTINGS: tuple[Setting, ...] = (
         "count",
         "4",
         "session",
-        "The number of views that REFRESH INCREMENTAL VIEWS refreshes at a time, if they do not read each other. 1: "
-        "one after the other. A small run waits more than it computes, so more than the number of cores can pay.",
+        "The number of views that REFRESH INCREMENTAL VIEWS refreshes at a time, if they do not read each other, and "
+        "of steps of runs that work at a time, if they do not wait for each other. 1: one after the other. A small run "
+        "waits more than it computes, and so does its step; so more than the number of cores can pay.",
     ),
     Setting(
         f"{PREFIX}debug.requests",

@@ -173,6 +173,37 @@ def test_views_side_by_side_are_cancelled(spark: SparkSession, events: str) -> N
             return
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_steps_side_by_side_are_cancelled(spark: SparkSession, events: str, way: str) -> None:
+    """Groups of two tables are brought up to date in two threads; who cancels the caller's jobs ends both."""
+    mark, cancel = WAYS[way]
+    spark.sql("CREATE TABLE others (k INT, v BIGINT) USING parquet")
+    query = f"SELECT a.k, a.s, b.n FROM ({QUERY}) a JOIN ({QUERY.replace('events', 'others')}) b ON a.k = b.k"
+    spark.sql(f"CREATE INCREMENTAL VIEW w REFRESH POLICY INCREMENTAL AS {query}")
+    root = location_of(spark, "w")
+
+    def run() -> None:
+        mark(spark)
+        spark.sql("REFRESH INCREMENTAL VIEW w").collect()
+
+    for _ in insert_slow_rows(spark):
+        spark.sql("INSERT INTO others SELECT k, v FROM events")
+        before, first = everything_under(root), jobs_so_far(spark)
+        running = Statement(run)
+        wait_for(partial(runs_or_ended, spark, first, running), "a job")
+        cancel(spark)
+        error = running.ended()
+        if error is not None:
+            assert "[SPARK_JOB_CANCELLED]" in str(error) or "[OPERATION_CANCELED]" in str(error), error
+            assert not spark.sparkContext.statusTracker().getActiveJobsIds()
+            assert running_tasks(spark) == 0
+            assert everything_under(root) == before
+            check(spark, "w", "after cancelling")
+            assert spark.sql("REFRESH INCREMENTAL VIEW w").collect()[0].kind == "INCREMENTAL"
+            assert difference(spark, "w", query) == (0, 0)
+            return
+
+
 def nothing_happened(spark: SparkSession, root: Path, before: set[str]) -> None:
     assert not spark.sparkContext.statusTracker().getActiveJobsIds()
     assert running_tasks(spark) == 0

@@ -165,10 +165,14 @@ class Jvm:
         return self._session.sparkContext().getLocalProperties().clone()
 
     @contextmanager
-    def in_thread(self, properties: JavaObject) -> Iterator[None]:
+    def in_thread(self, properties: JavaObject, tag: str | None = None) -> Iterator[None]:
         """Lets a new thread work for the thread that `properties` are of, so that whoever cancels that one's jobs
-        cancels this one's too. At the end of the block the thread's connection to the JVM is closed."""
-        self._session.sparkContext().setLocalProperties(properties.clone())
+        cancels this one's too. Its jobs carry `tag` as well. At the end of the block the thread's connection to the JVM
+        is closed."""
+        context = self._session.sparkContext()
+        context.setLocalProperties(properties.clone())
+        if tag is not None:
+            context.addJobTag(tag)
         try:
             yield
         finally:
@@ -177,6 +181,10 @@ class Jvm:
                 with suppress(ValueError):  # py4j closes those that it still has in its list
                     self._client.deque.remove(connection)
                 connection.close()
+
+    def cancel(self, tag: str) -> None:
+        """Cancels the jobs that carry a tag."""
+        self._session.sparkContext().cancelJobsWithTag(tag)
 
 
 def keep(client: GatewayClient, throwable: JavaObject) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -19,8 +19,10 @@ from tidemill.runtime.content.jobs import SparkJobs, Written
 from tidemill.runtime.content.leaving import ResultColumn
 from tidemill.runtime.content.places import PLACE, Places, Sought
 from tidemill.runtime.content.row_expressions import ROWS, observed_values, signed_counts
+from tidemill.runtime.run import side_by_side
 from tidemill.runtime.run.binder import Binder
 from tidemill.runtime.run.changesets import read_first
+from tidemill.runtime.run.side_by_side import Task
 from tidemill.runtime.storage.files import parent
 from tidemill.runtime.storage.stage import Stage
 from tidemill.runtime.view.record import StoredPiece, StoredState
@@ -80,7 +82,8 @@ def carry_out(
     partitions: Sequence[str],
     sought: Sought,
 ) -> Outcome:
-    """Executes the steps of a plan one after the other. Removes the files that only later steps read.
+    """Executes the steps of a plan, side by side where they do not wait for each other. Removes the files that only
+    later steps read.
 
     `states`: as the last run left them. `partitions`: the names of columns that partition the result. `sought`: what is
     to be learned of the rows that leave the view. `binder` gets the files of the steps.
@@ -88,17 +91,39 @@ def carry_out(
     Raises `JvmFailure`.
     """
     outcome = Outcome({}, {name: s.pieces for name, s in states.items()}, Places(sought.files))
-    asked = {pair for step in plan.steps for pair in questions.values_looked_up(step.plan)}
     size = partial(_bytes, situation, states, sought)
-    for step in read_first(plan.steps, situation.query, situation.changes, size):
-        execution.settings.update(_fitting(execution.jvm, situation, binder, step))
-        placed = _placed(step, outcome.places)
-        outcome.take(placed, _written(execution, binder, placed, stage, partitions, asked, sought.observed))
-        if step.mode == "compact":
-            binder.states[str(step.state)] = [p.files for p in outcome.pieces[str(step.state)]]
+    steps = read_first(plan.steps, situation.query, situation.changes, size)
+    asked = frozenset(pair for step in plan.steps for pair in questions.values_looked_up(step.plan))
+    writing = _Writing(situation, execution, binder, stage, partitions, asked, sought.observed, outcome)
+    tasks = [writing.task(step, waits) for step, waits in zip(steps, waits_for(steps), strict=True)]
+    side_by_side.carry_out(execution.jvm, tasks, situation.settings.side_by_side)
+    numbers = {step.name: number for number, step in enumerate(steps)}
+    execution.spent.sort(key=lambda spent: numbers.get(spent.step, -1))
     with execution.jvm.walls.part("writing"):
         stage.drop_shared()
     return outcome
+
+
+def waits_for(steps: Sequence[Step]) -> list[frozenset[int]]:
+    """Returns for each step the numbers of those before it that it waits for.
+
+    A step waits for those whose rows it reads. Pieces of a state are numbered in the order of the steps: so one that
+    puts pieces together keeps its place among all that read or write the state.
+    """
+    found: list[frozenset[int]] = []
+    for number, step in enumerate(steps):
+        read = questions.steps_read(step.plan)
+        earlier = enumerate(steps[:number])
+        found.append(frozenset(n for n, other in earlier if other.name in read or _same_pieces(other, step)))
+    return found
+
+
+def _same_pieces(one: Step, other: Step) -> bool:
+    """True if both have to do with the pieces of one state, and at least one changes what those of the other are."""
+    written = one.state is not None and one.state == other.state
+    return written or any(
+        a.mode == "compact" and a.state in questions.states_read(b.plan) for a, b in ((one, other), (other, one))
+    )
 
 
 def _bytes(situation: Situation, states: Mapping[str, StoredState], sought: Sought, leaf: Mapping[str, Any]) -> float:
@@ -134,54 +159,77 @@ def _fitting(jvm: Jvm, situation: Situation, binder: Binder, step: Step) -> dict
     return sessions.fit(jvm, source_bytes, max(step.volume.shuffled, told), read, questions.count(step.plan, "join"))
 
 
-def _written(
-    execution: SparkJobs,
-    binder: Binder,
-    step: Step,
-    stage: Stage,
-    partitions: Sequence[str],
-    asked: Collection[tuple[str, str]],
-    watched: Sequence[ResultColumn],
-) -> Written:
-    """Executes a step. `asked`: steps and fields whose values later steps look up; `watched`: the columns observed."""
-    plan = binder.bind(step.plan)
-    columns = [(c, n) for c, n in step.columns]
-    values = [(n, observed_values(Col(c), LOOKED_UP_KEYS)) for c, n in columns if (step.name, n) in asked]
-    if values:
-        plan = nodes.observe(VALUES, values, plan)
-    parted: dict[int, str] = {}
-    match step.target:
-        case "state":
-            path = stage.state(str(step.state))
-        case "result":
-            path = stage.data()
-            parted = partition_ids([c for c, _ in columns], [n for _, n in columns], partitions)
-            plan = nodes.observe("result", [ROWS], plan)
-        case "shared":
-            path = stage.shared()
-        case "delta" | "held":
-            path = stage.delta()
-            count, _ = columns[-1]
-            plan = nodes.observe("delta", signed_counts(count), plan)
-            if step.target == "delta" and watched:
-                by_name = {n: c for c, n in columns}
-                plan = nodes.observe(
-                    leaving.OBSERVATION, leaving.metrics([(by_name[w.name], w) for w in watched], count), plan
-                )
-    written = execution.write(
-        plan,
-        path,
-        columns,
-        step=step.name,
-        partitions=parted,
-        order=step.order,
-        content=step.target == "result",
-        memory=step.target == "shared",
-    )
-    binder.staged[step.name] = written.files
-    found = (written.observed.get(VALUES) or {}).items()
-    binder.values |= {(step.name, field): list(known) for field, known in found if known is not None}
-    return written
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """What writes the rows of a run's steps.
+
+    `asked`: steps and fields whose values later steps look up; `watched`: the columns that are observed of the delta.
+    """
+
+    situation: Situation
+    execution: SparkJobs
+    binder: Binder
+    stage: Stage
+    partitions: Sequence[str]
+    asked: Collection[tuple[str, str]]
+    watched: Sequence[ResultColumn]
+    outcome: Outcome
+
+    def task(self, step: Step, waits: frozenset[int]) -> Task[Written]:
+        """Returns a step as a part of the run that waits for others."""
+        return Task(waits, partial(self._begin, step), partial(self._end, step))
+
+    def _begin(self, step: Step) -> Callable[[Jvm], Written]:
+        """Binds a step to the run. Returns what executes it."""
+        settings = _fitting(self.execution.jvm, self.situation, self.binder, step)
+        placed = _placed(step, self.outcome.places)
+        plan = self.binder.bind(placed.plan)
+        columns = [(c, n) for c, n in placed.columns]
+        values = [(n, observed_values(Col(c), LOOKED_UP_KEYS)) for c, n in columns if (step.name, n) in self.asked]
+        if values:
+            plan = nodes.observe(VALUES, values, plan)
+        parted: dict[int, str] = {}
+        match step.target:
+            case "state":
+                path = self.stage.state(str(step.state))
+            case "result":
+                path = self.stage.data()
+                parted = partition_ids([c for c, _ in columns], [n for _, n in columns], self.partitions)
+                plan = nodes.observe("result", [ROWS], plan)
+            case "shared":
+                path = self.stage.shared()
+            case "delta" | "held":
+                path = self.stage.delta()
+                count, _ = columns[-1]
+                plan = nodes.observe("delta", signed_counts(count), plan)
+                if step.target == "delta" and self.watched:
+                    by_name = {n: c for c, n in columns}
+                    plan = nodes.observe(
+                        leaving.OBSERVATION, leaving.metrics([(by_name[w.name], w) for w in self.watched], count), plan
+                    )
+
+        def executed(jvm: Jvm) -> Written:
+            return replace(self.execution, jvm=jvm, settings=settings).write(
+                plan,
+                path,
+                columns,
+                step=step.name,
+                partitions=parted,
+                order=step.order,
+                content=step.target == "result",
+                memory=step.target == "shared",
+            )
+
+        return executed
+
+    def _end(self, step: Step, written: Written) -> None:
+        """Lets later steps know what a step wrote."""
+        self.binder.staged[step.name] = written.files
+        found = (written.observed.get(VALUES) or {}).items()
+        self.binder.values |= {(step.name, field): list(known) for field, known in found if known is not None}
+        self.outcome.take(step, written)
+        if step.mode == "compact":
+            self.binder.states[str(step.state)] = [p.files for p in self.outcome.pieces[str(step.state)]]
 
 
 def _pieces(step: Step, before: tuple[StoredPiece, ...], written: Written) -> tuple[StoredPiece, ...]:
