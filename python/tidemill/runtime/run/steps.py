@@ -161,7 +161,7 @@ def _fitting(jvm: Jvm, situation: Situation, binder: Binder, step: Step) -> dict
 
 @dataclass(frozen=True, slots=True)
 class _Writing:
-    """What writes the rows of a run's steps.
+    """Writes the rows of a run's steps.
 
     `asked`: steps and fields whose values later steps look up; `watched`: the columns that are observed of the delta.
     """
