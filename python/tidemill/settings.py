@@ -141,8 +141,8 @@ SETTINGS: tuple[Setting, ...] = (
         "4",
         "session",
         "The number of views that REFRESH INCREMENTAL VIEWS refreshes at a time, if they do not read each other, and "
-        "of steps of runs that work at a time, if they do not wait for each other. 1: one after the other. A small run "
-        "waits more than it computes, and so does its step; so more than the number of cores can pay.",
+        "of steps of runs that work at a time, if they do not wait for each other. 1: one after the other. Small "
+        "ones wait more than they compute, so more than the number of cores can pay.",
     ),
     Setting(
         f"{PREFIX}debug.requests",

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -175,42 +176,45 @@ def test_views_side_by_side_are_cancelled(spark: SparkSession, events: str) -> N
 
 @pytest.mark.parametrize("way", WAYS)
 def test_steps_side_by_side_are_cancelled(spark: SparkSession, events: str, way: str) -> None:
-    """Groups of two tables are brought up to date in two threads; who cancels the caller's jobs ends both."""
+    """The groups of two tables are brought up to date in two threads; who cancels the caller's jobs ends both."""
     mark, cancel = WAYS[way]
     spark.sql("CREATE TABLE others (k INT, v BIGINT) USING parquet")
-    query = f"SELECT a.k, a.s, b.n FROM ({QUERY}) a JOIN ({QUERY.replace('events', 'others')}) b ON a.k = b.k"
+    query = f"{QUERY} UNION ALL {QUERY.replace('events', 'others')}"
     spark.sql(f"CREATE INCREMENTAL VIEW w REFRESH POLICY INCREMENTAL AS {query}")
-    root = location_of(spark, "w")
+    root, beside = location_of(spark, "w"), list[str | None]()
+    in_thread = Jvm.in_thread
+
+    def noted(jvm: Jvm, properties: Any, tag: str | None = None) -> AbstractContextManager[None]:
+        beside.append(tag)
+        return in_thread(jvm, properties, tag)
 
     def run() -> None:
         mark(spark)
-        spark.sql("REFRESH INCREMENTAL VIEW w").collect()
+        with mock.patch.object(Jvm, "in_thread", noted):
+            spark.sql("REFRESH INCREMENTAL VIEW w").collect()
 
     for _ in insert_slow_rows(spark):
         spark.sql("INSERT INTO others SELECT k, v FROM events")
         before, first = everything_under(root), jobs_so_far(spark)
+        beside.clear()
         running = Statement(run)
         wait_for(partial(runs_or_ended, spark, first, running), "a job")
         cancel(spark)
         error = running.ended()
         if error is not None:
             assert "[SPARK_JOB_CANCELLED]" in str(error) or "[OPERATION_CANCELED]" in str(error), error
-            assert not spark.sparkContext.statusTracker().getActiveJobsIds()
-            assert running_tasks(spark) == 0
-            assert everything_under(root) == before
-            check(spark, "w", "after cancelling")
-            assert spark.sql("REFRESH INCREMENTAL VIEW w").collect()[0].kind == "INCREMENTAL"
-            assert difference(spark, "w", query) == (0, 0)
+            assert len(beside) == 2, "steps in threads of their own"
+            nothing_happened(spark, root, before, "w", query)
             return
 
 
-def nothing_happened(spark: SparkSession, root: Path, before: set[str]) -> None:
+def nothing_happened(spark: SparkSession, root: Path, before: set[str], view: str = "v", query: str = QUERY) -> None:
     assert not spark.sparkContext.statusTracker().getActiveJobsIds()
     assert running_tasks(spark) == 0
     assert everything_under(root) == before
-    check(spark, "v", "after cancelling")
-    assert spark.sql("REFRESH INCREMENTAL VIEW v").collect()[0].kind == "INCREMENTAL"
-    assert difference(spark, "v", QUERY) == (0, 0)
+    check(spark, view, "after cancelling")
+    assert spark.sql(f"REFRESH INCREMENTAL VIEW {view}").collect()[0].kind == "INCREMENTAL"
+    assert difference(spark, view, query) == (0, 0)
 
 
 @pytest.mark.parametrize("statement", ["REFRESH INCREMENTAL VIEW v", "REFRESH INCREMENTAL VIEWS"])

@@ -112,9 +112,8 @@ def test_one_after_the_other(threads: bool, most: int) -> None:
     session = Session(threads)
     ended = carried_out(session, [set(), set(), set()], work, most)
     assert ended == [0, 1, 2]
-    if not threads:
-        assert seen == [(threading.get_ident(), n) for n in range(3)]
-        assert not session.clones
+    assert seen == [(threading.get_ident(), n) for n in range(3)]
+    assert not session.clones
 
 
 def test_parts_add_up_to_the_time_that_went_by() -> None:

@@ -53,7 +53,7 @@ def carry_out(jvm: Jvm, tasks: Sequence[Task[T]], most: int) -> None:
         with beside.ended():
             while waiting or beside.running:
                 ready = [number for number, task in waiting.items() if task.waits_for <= done]
-                if jvm.has_threads and (beside.running or len(ready) > 1):
+                if most > 1 and jvm.has_threads and (beside.running or len(ready) > 1):
                     for number in ready:
                         if _SLOTS.take(most):
                             beside.begin(number, waiting.pop(number))
@@ -131,21 +131,22 @@ class _Beside(Generic[T]):
         try:
             work, properties = task.begin(), self.jvm.thread_properties()
             session = self._free.pop() if self._free else self.jvm.clone({})
+            counted = session.apart(self._stop.is_set)
+
+            def working() -> T:
+                try:
+                    with counted.in_thread(properties, self._tag):
+                        return work(counted)
+                finally:
+                    _SLOTS.give()
+
+            if not self.running:
+                self._since = time.perf_counter_ns()
+            future = self.pool.submit(working)
         except BaseException:
             _SLOTS.give()
             raise
-        counted = session.apart(self._stop.is_set)
-
-        def working() -> T:
-            try:
-                with counted.in_thread(properties, self._tag):
-                    return work(counted)
-            finally:
-                _SLOTS.give()
-
-        if not self.running:
-            self._since = time.perf_counter_ns()
-        self.running[self.pool.submit(working)] = _Working(number, task, session, counted)
+        self.running[future] = _Working(number, task, session, counted)
 
     def some_ended(self) -> set[int]:
         """Waits until a task ends. Returns the numbers of those that did."""
