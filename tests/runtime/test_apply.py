@@ -11,6 +11,7 @@ from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle, location_of
 from tidemill.runtime.content import apply
+from tidemill.search.contract.stored import CROWD
 
 Refresh = Callable[..., Row]
 
@@ -119,7 +120,7 @@ def test_inserts_into_a_big_result_do_not_pile_up_files(
         refresh("bag")
         counts.append(len(manifest(spark, "bag")))
         assert first < manifest(spark, "bag"), "the big file is not written again for a few rows"
-    assert max(counts) <= apply.CROWD + 1 + bool(partitioned)
+    assert max(counts) <= CROWD + 1 + bool(partitioned)
     spark.sql("DELETE FROM t WHERE v = 'v3'")
     refresh("bag")
     assert first < manifest(spark, "bag")

@@ -17,7 +17,7 @@ from tests.conftest import Oracle, files_under, location_of, newest_entry
 from tests.runtime.test_delta_results import commits, create, of
 from tidemill.bridge.jvm import Jvm
 from tidemill.runtime.content import apply, mark
-from tidemill.runtime.content.apply import CROWD
+from tidemill.search.contract.stored import CROWD
 
 Refresh = Callable[..., Row]
 Jobs = Callable[[Callable[[], Any]], int]

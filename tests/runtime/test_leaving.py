@@ -16,6 +16,7 @@ from tidemill.errors import TidemillError
 from tidemill.runtime.content import apply, leaving
 from tidemill.runtime.content.jobs import SparkJobs, Written
 from tidemill.runtime.content.leaving import Found, Left, ResultColumn, may_hold, observed_columns
+from tidemill.search.contract.stored import CROWD
 
 Refresh = Callable[..., Row]
 KEY, NAME, PRICE = ResultColumn("k", "long"), ResultColumn("s", "string"), ResultColumn("x", "double")
@@ -162,7 +163,7 @@ def test_a_hundred_runs_pile_up_no_files(monkeypatch: pytest.MonkeyPatch) -> Non
         _, result = applied(live, delta, [[chosen.choice(live)["path"], 3, "file:/v/delta", 0, -1]])
         live = result.live
         most = max(most, len(live))
-    assert most <= 2 * apply.CROWD
+    assert most <= 2 * CROWD
     assert 29 << 20 < sum(f["bytes"] for f in live) - 100 * arriving < 31 << 20
     assert merged < 100 * arriving * 8
 

@@ -72,6 +72,19 @@ def test_a_step_is_written_once() -> None:
     assert jobs(shared)[0] == "write delta"
 
 
+def test_small_files_that_are_merged_count() -> None:
+    """With the rows that come, in one job; a content that is written anew has no need of it."""
+    crowd = replace(LARGE, files=12, merged=2e7)
+    assert applied(100.0, 0.0, crowd)[0] == ["write rows that come, and small files anew"]
+    assert applied(0.0, 0.0, crowd) == ([], 0.0)
+    names, cost = applied(0.0, 5.0, crowd, placed=True)
+    assert names == [CUT, "write rows that come, and small files anew"]
+    merged = MODEL.rewriting(0.4 * ROWS, 0.4 * ROWS, list(COLUMNS.values()), grouped=False)
+    assert cost - applied(0.0, 5.0, placed=True)[1] == pytest.approx(float(merged))
+    small = replace(crowd, bytes=SMALL_RESULT_BYTES, merged=SMALL_RESULT_BYTES)
+    assert applied(1.0, 1.0, small)[0] == [ANEW]
+
+
 def test_rows_that_only_come_take_one_job() -> None:
     assert applied(100.0, 0.0)[0] == [COME]
     assert applied(100.0, 0.4) == applied(100.0, 0.0)

@@ -146,9 +146,15 @@ def test_files_of_a_source_count_as_sizes() -> None:
 
 
 def test_another_way_of_applying_is_planned_anew() -> None:
-    """As rows may be marked, or no key is known, or the content is small; a content that grew a little is alike."""
+    """As rows may be marked, or no key is known, or the content is small, or small files are merged. A content that
+    grew a little is alike."""
     planner, layout = Planner(), Layout(2, 1e8, ("#9",))
     grown = [replace(layout, files=3, bytes=1.5e8), layout]
     assert planner.searches(request(layout=layout), *(request(layout=other) for other in grown)) == 1
-    for other in (replace(layout, marks=True), replace(layout, keys=None), replace(layout, bytes=1e5)):
+    for other in (
+        replace(layout, marks=True),
+        replace(layout, keys=None),
+        replace(layout, bytes=1e5),
+        replace(layout, merged=9e6),
+    ):
         assert planner.searches(request(layout=other)) == 1

@@ -18,7 +18,7 @@ from tidemill.runtime.view.record import RunRecord, StoredState
 from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.contract.request import PlanRequest, UpcomingPoint, planned_with
 from tidemill.search.contract.run_plan import RunPlan, StateSpec
-from tidemill.search.contract.stored import HELD, Layout
+from tidemill.search.contract.stored import HELD, Layout, crowded
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.search.service.plan_cache import PlanCache
 from tidemill.search.service.planner import plan_run
@@ -74,8 +74,12 @@ def _layout(situation: Situation) -> Layout | None:
     head = situation.head
     if head is None or not head.files:
         return None
-    size = float(sum(int(f["bytes"]) for f in head.files))
-    return Layout(len(head.files), size, head.keys, situation.terms.marks_rows)
+    partitions: dict[tuple[str | None, ...], list[int]] = {}
+    for file in head.files:
+        partitions.setdefault(tuple(file.get("partition", ())), []).append(int(file["bytes"]))
+    merged = sum(sizes[i] for sizes in partitions.values() for i in crowded(sizes))
+    size = sum(map(sum, partitions.values()))
+    return Layout(len(head.files), float(size), head.keys, situation.terms.marks_rows, float(merged))
 
 
 def _written(situation: Situation, request: PlanRequest) -> PlanRequest:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from urllib.parse import unquote
 
 from tidemill.errors import TidemillError
@@ -23,14 +22,11 @@ from tidemill.runtime.content.jobs import SparkJobs, Written
 from tidemill.runtime.content.leaving import File, Found, Left, ResultColumn, Search, may_hold, same_values
 from tidemill.runtime.content.row_expressions import Ids, is_negative, is_positive, observed_sum, partition_text
 from tidemill.runtime.storage.files import child
-from tidemill.search.contract.stored import SMALL_RESULT_BYTES
+from tidemill.search.contract.stored import SMALL_RESULT_BYTES, TARGET_FILE_BYTES, crowded
 from tidemill.wire import nodes
 from tidemill.wire.nodes import WireNode
 
 MEBIBYTE = 1 << 20
-# A run merges small files once there are this many.
-CROWD = 8
-TARGET_FILE_BYTES = 32 * MEBIBYTE
 # Rewriting so many bytes keeps a core busy for half a second: with more, a second task and a second file pay.
 TASK_BYTES = 4 * MEBIBYTE
 
@@ -208,29 +204,8 @@ def is_small(files: Sequence[File]) -> bool:
     return _size(files) <= SMALL_RESULT_BYTES
 
 
-def crowded(files: Sequence[File]) -> tuple[File, ...]:
-    """Returns the files of a result, or of a partition, that are due to be merged.
-
-    Of a small result these are all files. Of a bigger one they are the smallest files, as many as possible with none
-    bigger than the others together. So a row that is rewritten gets into a file of at least twice the size: n bytes
-    cost O(n log n) of writing. The files that remain are full, or each is bigger than all smaller ones together.
-
-    >>> sizes = lambda *mebibytes: [{"path": i, "bytes": m * MEBIBYTE} for i, m in enumerate(mebibytes)]
-    >>> [f["path"] for f in crowded(sizes(100, 1, 2, 1, 1, 1, 1, 1, 1))]
-    [1, 3, 4, 5, 6, 7, 8, 2]
-    >>> crowded(sizes(100, 1, 2, 1, 1, 1, 1, 1))
-    ()
-    >>> crowded(sizes(128, 64, 32, 16, 8, 4, 2, 1))
-    ()
-    """
-    if is_small(files):
-        return tuple(files) if len(files) >= CROWD else ()
-    ordered = sorted(files, key=lambda f: int(f["bytes"]))
-    sums = list(accumulate(int(f["bytes"]) for f in ordered))
-    due = [
-        n for n, total in enumerate(sums, 1) if n >= CROWD and 2 * (total - sums[n - 2]) <= total <= TARGET_FILE_BYTES
-    ]
-    return tuple(ordered[: max(due, default=0)])
+def _crowded(files: Sequence[File]) -> tuple[File, ...]:
+    return tuple(files[i] for i in crowded([int(f["bytes"]) for f in files], SMALL_RESULT_BYTES))
 
 
 def _candidates(task: _Task, live: Sequence[File]) -> tuple[tuple[File, ...], tuple[File, ...]]:
@@ -242,11 +217,11 @@ def _candidates(task: _Task, live: Sequence[File]) -> tuple[tuple[File, ...], tu
     delta = task.delta
     possible = {f["path"] for f in live if delta.deletes and may_hold(f, delta.left)}
     if not task.partitions:
-        return tuple(f for f in live if f["path"] in possible), crowded(live)
+        return tuple(f for f in live if f["path"] in possible), _crowded(live)
     parts: dict[tuple[str | None, ...], list[File]] = {}
     for file in live:
         parts.setdefault(tuple(file["partition"]), []).append(file)
-    crowds = {values: crowded(files) for values, files in parts.items()}
+    crowds = {values: _crowded(files) for values, files in parts.items()}
     if not (possible or any(crowds.values())):
         return (), ()
     ids = Ids()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from tidemill.cost.costing import PAGE_ROWS, CostModel, CpuMs
 
@@ -18,6 +20,12 @@ MOST_PLACED_FILES = 64
 names."""
 FEW_MARKED = 10
 """Rows are marked if there are so many times as many in the content."""
+CROWD = 8
+"""A run merges small files of the content once there are this many."""
+TARGET_FILE_BYTES = 32 << 20
+"""Size of a full file of the content."""
+MERGED_INTO = 4
+"""Smallest number of times that a file grows by a merge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +66,38 @@ class Layout:
         files, bytes: their number and size.
         keys: columns that are a key of the content; None if it is a bag.
         marks: rows that leave may be marked in deletion vectors.
+        merged: bytes of the files that a run merges if it writes rows (`crowded`).
     """
 
     files: int
     bytes: float
     keys: tuple[str, ...] | None = None
     marks: bool = False
+    merged: float = 0.0
+
+
+def crowded(sizes: Sequence[int], small: int = SMALL_RESULT_BYTES) -> tuple[int, ...]:
+    """The files of a content, or of a partition, that are due to be merged: their places among the sizes in bytes.
+
+    Of a content of up to `small` bytes these are all files. Of a bigger one they are the smallest files, as many as
+    possible with none bigger than a quarter of all of these together. So a row that is rewritten gets into a file of
+    at least four times the size: n bytes cost O(n log n) of writing. Two files that are half full stay as they are.
+
+    >>> sizes = lambda *mebibytes: [m << 20 for m in mebibytes]
+    >>> crowded(sizes(100, 1, 2, 1, 1, 1, 1, 1, 1))
+    (1, 3, 4, 5, 6, 7, 8, 2)
+    >>> crowded(sizes(100, 1, 2, 1, 1, 1, 1, 1))
+    ()
+    >>> crowded(sizes(12, 12, 1, 1, 1, 1, 1, 1, 1))
+    ()
+    """
+    places = sorted(range(len(sizes)), key=sizes.__getitem__)
+    sums = list(accumulate(sizes[i] for i in places))
+    if not sums or sums[-1] <= small:
+        return tuple(places) if len(places) >= CROWD else ()
+    due = [
+        n
+        for n, (place, total) in enumerate(zip(places, sums, strict=True), 1)
+        if n >= CROWD and MERGED_INTO * sizes[place] <= total <= TARGET_FILE_BYTES
+    ]
+    return tuple(places[: max(due, default=0)])

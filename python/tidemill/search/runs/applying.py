@@ -81,7 +81,11 @@ class Content:
                 yield Job("find rows that leave", self.rows, model.searching(self.rows, self.compared, gone))
             if not self.layout.marks or FEW_MARKED * gone > self.rows:
                 yield Job("cut rows that leave", self.rows, model.cutting(self.rows, self.types, gone))
-        if inserts >= LEAST_ROWS:
+        merged = self.rows * self.layout.merged / self.layout.bytes if self.layout.merged else 0.0
+        if merged and inserts + gone >= LEAST_ROWS:
+            cost = model.rewriting(merged, merged + inserts, self.types, grouped=False)
+            yield Job("write rows that come, and small files anew", merged + inserts, cost)
+        elif inserts >= LEAST_ROWS:
             yield Job("write rows that come", inserts, model.writing(inserts, self.types))
 
 

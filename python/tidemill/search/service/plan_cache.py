@@ -80,7 +80,7 @@ def _kind(request: PlanRequest) -> str:
         "sources": sorted((n, _happened(change)) for n, change in request.sources.items()),
         "pieces": sorted((name, pieces[0].order if pieces else None) for name, pieces in request.pieces.items()),
         "rows": request.rows is None,
-        "layout": request.layout and (request.layout.keys, request.layout.marks),
+        "layout": request.layout and (request.layout.keys, request.layout.marks, request.layout.merged > 0),
         "model": model,
         "past": sorted({run.kind for run in request.past.runs}),
     }
@@ -127,6 +127,7 @@ def _sizes(request: PlanRequest) -> Iterator[tuple[str, float]]:
     yield "content", request.rows or 0.0
     if request.layout is not None:
         yield "bytes of the content", request.layout.bytes
+        yield "bytes of its files to be merged", request.layout.merged
         yield f"files of the content, by {FEW:.0f}", request.layout.files * FEW
     yield "held", request.held_rows
     for kind in ("FULL", "INCREMENTAL"):
