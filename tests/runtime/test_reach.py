@@ -118,7 +118,7 @@ CARRIERS = {
     [
         pytest.param(RUNNING, marks=pytest.mark.slow, id="running"),
         pytest.param(PEERS, marks=pytest.mark.slow, id="peers"),
-        pytest.param(FILLED, id="filled"),
+        pytest.param(FILLED, marks=pytest.mark.slow, id="filled"),
     ],
 )
 def test_functions_of_all_rows_before_are_computed_from_the_first_changed_row_on(

@@ -31,9 +31,9 @@ from tidemill.sources.clock_source import ClockSource
 
 SEED = int(os.environ.get("TIDEMILL_SEED", "20260"))
 EXAMPLES = int(os.environ.get("TIDEMILL_EXAMPLES", "0"))
-FEW, MANY = EXAMPLES or 1, EXAMPLES or 8
-PAIRS = 50
-PARTS = 4
+FEW, MANY = EXAMPLES or 1, EXAMPLES or 4
+PAIRS = 25
+PARTS = 8
 DATABASE = "random_views"
 ZONE = "spark.sql.session.timeZone"
 

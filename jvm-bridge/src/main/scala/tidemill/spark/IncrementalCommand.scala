@@ -11,7 +11,7 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.{Row, SparkSession}
 import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.execution.command.LeafRunnableCommand
-import org.apache.spark.sql.tidemill.base.Errors
+import org.apache.spark.sql.tidemill.base.{Errors, HadoopSettings}
 import org.apache.spark.sql.types._
 
 /**
@@ -23,6 +23,7 @@ case class IncrementalCommand(sql: String, statement: JValue, override val outpu
   extends LeafRunnableCommand with Logging {
 
   override def run(session: SparkSession): Seq[Row] = {
+    HadoopSettings.anew()
     val answer = Planner.call(session, "execute", ("sql" -> sql) ~ ("statement" -> statement), sql)
     (answer \ "warnings").children.foreach {
       case JString(text) => logWarning(text)

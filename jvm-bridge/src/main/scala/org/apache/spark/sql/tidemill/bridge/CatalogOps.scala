@@ -49,7 +49,10 @@ private[tidemill] object CatalogOps {
         catalog.dropTable(table, true, false)
         JBool(true)
       case "refresh" =>
-        try session.catalog.refreshTable(table.quotedString)
+        // Spark's own resolves the table, to look for what is cached of it.
+        try
+          if (session.sharedState.cacheManager.isEmpty) catalog.refreshTable(table)
+          else session.catalog.refreshTable(table.quotedString)
         catch { // a switch to another query has come since: whatever is cached of the table is of no use
           case changed: TidemillException if changed.getCondition == PublishedRuns.Changed =>
             session.sharedState.cacheManager.uncacheTableOrView(session, table.nameParts, cascade = true)

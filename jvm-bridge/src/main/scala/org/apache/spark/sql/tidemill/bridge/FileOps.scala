@@ -4,13 +4,13 @@ import org.apache.hadoop.fs.{FileStatus, Path}
 import org.json4s._
 
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.tidemill.base.{Files, Json}
+import org.apache.spark.sql.tidemill.base.{Files, HadoopSettings, Json}
 import org.apache.spark.sql.tidemill.view.ViewLog
 
 /** Operations on files, asked for by Python as {"do": name, ...}; paths as [[Files]] has them. */
 private[tidemill] object FileOps {
   def run(session: SparkSession, request: JValue): JValue = {
-    val conf = session.sessionState.newHadoopConf()
+    val conf = HadoopSettings.of(session)
     def path(name: String): Path = Files.qualified(Json.text(request, name), conf)
     def paths: Seq[Path] = Json.texts(request, "paths").map(Files.qualified(_, conf))
     Json.text(request, "do") match {

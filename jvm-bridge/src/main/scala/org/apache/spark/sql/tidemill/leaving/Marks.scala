@@ -9,7 +9,7 @@ import org.apache.parquet.hadoop.util.HadoopInputFile
 
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.delta.deletionvectors.RoaringBitmapArray
-import org.apache.spark.sql.tidemill.base.Json
+import org.apache.spark.sql.tidemill.base.{HadoopSettings, Json}
 import org.apache.spark.sql.tidemill.step.ListedFile
 import org.apache.spark.sql.tidemill.view.DeletionVectors
 
@@ -22,7 +22,7 @@ import org.json4s._
  */
 object Marks {
   def run(session: SparkSession, request: JValue): JValue = {
-    val conf = session.sessionState.newHadoopConf()
+    val conf = HadoopSettings.of(session)
     val marked = Json.items(request, "files").map { wire =>
       val file = ListedFile.of(wire)
       val bitmap = file.vector.fold(new RoaringBitmapArray)(DeletionVectors.read(_, conf))

@@ -23,7 +23,7 @@ import org.apache.parquet.io.SeekableInputStream
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.errors.QueryExecutionErrors
-import org.apache.spark.sql.tidemill.base.Json
+import org.apache.spark.sql.tidemill.base.{HadoopSettings, Json}
 import org.apache.spark.sql.tidemill.step.{Bounds, RunMetrics}
 import org.apache.spark.util.SerializableConfiguration
 
@@ -50,17 +50,15 @@ object WithoutRows {
     val files = Json.items(request, "files").map { file =>
       Shortened(Json.text(file, "path"), Json.longs(file, "rows").toArray.sorted.distinct)
     }
-    val hadoop = session.sessionState.newHadoopConf()
+    val hadoop = HadoopSettings.of(session)
     val context = session.sparkContext
     new Path(folder).getFileSystem(hadoop).mkdirs(new Path(folder))
-    val conf = context.broadcast(new SerializableConfiguration(hadoop))
+    val sent = HadoopSettings.forTasks(context, hadoop)
     val job = UUID.randomUUID().toString
-    try {
-      val copies = RunMetrics.untilEnd(context) {
-        context.parallelize(files, math.max(1, files.size)).map(copied(_, folder, job, conf.value.value)).collect()
-      }
-      "files" -> JArray(copies.toList.map(_.fold(JNull: JValue)(Json.parse)))
-    } finally conf.destroy()
+    val copies = RunMetrics.untilEnd(context) {
+      context.parallelize(files, math.max(1, files.size)).map(copied(_, folder, job, sent.settings)).collect()
+    }
+    "files" -> JArray(copies.toList.map(_.fold(JNull: JValue)(Json.parse)))
   }
 
   /** Runs what reads a file; a failure names the file as that of a scan does, so that it is taken for damaged. */

@@ -10,52 +10,11 @@ import org.apache.spark.sql.catalyst.util.UnsafeRowUtils
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.classic.ClassicConversions._
 import org.apache.spark.sql.delta.{DeltaLog, Snapshot}
-import org.apache.spark.sql.delta.actions.{Action, AddCDCFile, AddFile, CommitInfo, FileAction, Metadata, RemoveFile}
+import org.apache.spark.sql.delta.actions.{Action, CommitInfo, FileAction, Metadata, RemoveFile}
 import org.apache.spark.sql.delta.commands.cdc.CDCReader
-import org.apache.spark.sql.tidemill.base.{Files, Json}
+import org.apache.spark.sql.execution.datasources.LogicalRelation
+import org.apache.spark.sql.tidemill.base.{Files, HadoopSettings, Json}
 import org.apache.spark.sql.types.StructType
-
-/** The file actions of one commit that change data. Commits that only lay data out anew (OPTIMIZE) have none. */
-private[tidemill] final case class DeltaCommit(version: Long, actions: Seq[Action]) {
-  val added: Seq[AddFile] = actions.collect { case a: AddFile if a.dataChange => a }
-  val removed: Seq[RemoveFile] = actions.collect { case r: RemoveFile if r.dataChange => r }
-  val feed: Seq[AddCDCFile] = actions.collect { case c: AddCDCFile => c }
-  val info: Option[CommitInfo] = actions.collectFirst { case c: CommitInfo => c }
-
-  /** A MERGE may rewrite files without changing a row, and marks them as changed data all the same. */
-  val changes: Boolean =
-    (added.nonEmpty || removed.nonEmpty || feed.nonEmpty) && !info.exists(CDCReader.shouldSkipFileActionsInCommit)
-
-  /** Whether rows were carried over into new files, so that most of what is removed comes back. */
-  val rewrites: Boolean = {
-    val paths = added.map(_.path).toSet
-    val gone = removed.filterNot(r => paths(r.path)) // same path: only the deletion vector differs
-    gone.nonEmpty && added.exists(a => !removed.exists(_.path == a.path))
-  }
-
-  private def metric(name: String): Option[Long] =
-    info.flatMap(_.operationMetrics).flatMap(_.get(name)).flatMap(_.toLongOption)
-
-  /** Rows inserted and deleted, as far as the commit's own records tell. */
-  def counts: (Option[Long], Option[Long]) = info.map(_.operation) match {
-    case Some("DELETE") if metric("numDeletedRows").isDefined => (Some(0L), metric("numDeletedRows"))
-    case Some("UPDATE") if metric("numUpdatedRows").isDefined => (metric("numUpdatedRows"), metric("numUpdatedRows"))
-    case Some("MERGE") if metric("numTargetRowsUpdated").isDefined =>
-      def sum(name: String): Option[Long] = for (a <- metric("numTargetRowsUpdated"); b <- metric(name)) yield a + b
-      (sum("numTargetRowsInserted"), sum("numTargetRowsDeleted"))
-    case _ =>
-      def total(known: Seq[Option[Long]]): Option[Long] =
-        if (known.forall(_.isDefined)) Some(known.flatten.sum) else None
-      def logical(a: FileAction): Option[Long] = a match {
-        case add: AddFile => add.numLogicalRecords
-        case remove: RemoveFile => remove.numLogicalRecords
-        case _ => None
-      }
-      (total(added.map(logical)), total(removed.map(logical)))
-  }
-
-  def bytes: Long = if (feed.nonEmpty) feed.map(_.size).sum else added.map(_.size).sum + removed.flatMap(_.size).sum
-}
 
 /**
  * The changes of a Delta table after version `from` up to `to`, read commit by commit with Delta's own reader of change
@@ -66,15 +25,17 @@ private[tidemill] class DeltaChanges(
     session: SparkSession, log: DeltaLog, table: Option[CatalogTable], at: Snapshot, from: Long, to: Long) {
 
   private val feedOn = CDCReader.isCDCEnabledOnTable(at.metadata, session)
-  private val commits = DeltaChanges.commits(log, table, from, to).filter(_.changes)
+  private val commits = DeltaChanges.again(log, table, at.metadata.id, from, to).filter(_.changes)
 
   /** Columns `fields`, then the count; None if nothing changed. */
   def plan(fields: Seq[String]): Option[LogicalPlan] = {
     // a table whose feed was switched off again refuses to read the old one: take the files then
     val (fed, others) = commits.partition(c => c.feed.nonEmpty && feedOn)
-    val (rewritten, plain) = others.partition(c => c.rewrites && !feedOn)
+    val (rewritten, rest) = others.partition(c => c.rewrites && !feedOn)
+    val (appends, plain) = rest.partition(_.appends)
     val parts =
-      read(fed, fromFiles = false).map(signed(_, fields)) ++
+      appended(appends).map(SignedRows.inserted(_, fields)) ++
+        read(fed, fromFiles = false).map(signed(_, fields)) ++
         read(plain, fromFiles = true).map(signed(_, fields)) ++
         read(rewritten, fromFiles = true).map(netted(_, fields))
     parts.toSeq match {
@@ -83,6 +44,13 @@ private[tidemill] class DeltaChanges(
       case several => Some(Union(several))
     }
   }
+
+  /** Delta's own reader takes some 20 milliseconds to plan what it reads. */
+  private def appended(part: Seq[DeltaCommit]): Option[LogicalPlan] =
+    Option.when(part.nonEmpty) {
+      val (first, last) = (part.head.version, part.last.version)
+      LogicalRelation(KnownFiles.relation(session, part.flatMap(_.added), log, at, first, last))
+    }
 
   private def read(part: Seq[DeltaCommit], fromFiles: Boolean): Option[LogicalPlan] =
     if (part.isEmpty) None
@@ -94,7 +62,7 @@ private[tidemill] class DeltaChanges(
       val read = CDCReader.changesToDF(
         at, part.head.version, part.last.version, changes, session, table,
         useCoarseGrainedCDC = fromFiles, startVersionSnapshot = Some(at))
-      Some(read.fileChangeDf.queryExecution.analyzed)
+      Some(KnownFiles.ofFeed(session, read.fileChangeDf.queryExecution.analyzed, log, at))
     }
 
   private def sign(plan: LogicalPlan): If = {
@@ -129,21 +97,30 @@ private[tidemill] object DeltaChanges {
     if (from >= to) Nil
     else log.getChanges(from + 1, to, table, true).map((DeltaCommit.apply _).tupled).toSeq
 
+  /** The same; those that the summary of a run has read are not read again by each of its steps. */
+  private def again(log: DeltaLog, table: Option[CatalogTable], id: String, from: Long, to: Long): Seq[DeltaCommit] =
+    lately.all(log, id, (from + 1) to to).getOrElse(commits(log, table, from, to))
+
+  private val lately = new CommitsLately
+
   /** The summary of a table that stands where it stood. */
   val nothing: JValue = JObject(
     "changed" -> JBool(false), "changes_readable" -> JBool(true), "old_readable" -> JBool(true),
     "inserts" -> JLong(0L), "deletes" -> JLong(0L), "direct" -> JBool(true), "bytes" -> JLong(0L), "reason" -> JNull)
 
-  /** `other`: the column of a schema that is not what it is before and after, if there is one. */
+  /** `id`: of the table. `other`: the column of a schema that is not what it is before and after, if there is one. */
   def summary(
-      session: SparkSession, log: DeltaLog, table: Option[CatalogTable], from: Long, to: Long,
+      session: SparkSession, log: DeltaLog, table: Option[CatalogTable], id: String, from: Long, to: Long,
       other: StructType => Option[String]): JValue = {
     val found =
-      try commits(log, table, from, to)
-      catch { case e: Exception if !e.isInstanceOf[InterruptedException] => return Source.gone(lost(e.getMessage)) }
+      try {
+        val read = commits(log, table, from, to)
+        lately.add(log, id, read)
+        read
+      } catch { case e: Exception if !e.isInstanceOf[InterruptedException] => return Source.gone(lost(e.getMessage)) }
     if (found.map(_.version) != ((from + 1) to to))
       return Source.gone(lost(s"not all commits after version $from are there"))
-    val conf = session.sessionState.newHadoopConf()
+    val conf = HadoopSettings.of(session)
     val changing = found.filter(_.changes)
     // what lives on in the new snapshot is there; only what the range itself removed may have been vacuumed
     val removed = found.flatMap(_.actions.collect { case r: RemoveFile => r.absolutePath(log).toString })

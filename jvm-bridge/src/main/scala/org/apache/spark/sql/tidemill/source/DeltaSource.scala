@@ -6,13 +6,12 @@ import org.apache.hadoop.fs.Path
 import org.json4s._
 
 import org.apache.spark.sql.catalyst.catalog.CatalogTable
-import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.delta.{DeltaColumnMapping, DeltaConfigs, DeltaLog, Snapshot}
 import org.apache.spark.sql.delta.actions.AddFile
 import org.apache.spark.sql.delta.commands.cdc.CDCReader
-import org.apache.spark.sql.delta.files.{TahoeBatchFileIndex, TahoeLogFileIndex}
+import org.apache.spark.sql.delta.files.TahoeLogFileIndex
 import org.apache.spark.sql.delta.sources.DeltaSQLConf
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 import org.apache.spark.sql.tidemill.base.Json
@@ -122,7 +121,7 @@ private[tidemill] object DeltaSource extends Source {
     else other(now) match {
       case Some(name) => Source.gone(s"SCHEMA_CHANGED: column $name is not what it was")
       case None if first == last => DeltaChanges.nothing
-      case None => DeltaChanges.summary(session, log, table, first, last, gone)
+      case None => DeltaChanges.summary(session, log, table, Json.text(to, "id"), first, last, gone)
     }
   }
 
@@ -132,8 +131,7 @@ private[tidemill] object DeltaSource extends Source {
     val relation = listed(at) match {
       // Delta's own index asks the log for the files with a job or two, at each scan.
       case Some(present) =>
-        val index = new DeltaSnapshotIndex(session, present, log, at)
-        log.buildHadoopFsRelationWithFileIndex(at, index, bucketSpec = None)
+        KnownFiles.relation(session, present, log, at, 0, at.version)
       case None =>
         fitReplay(session, at)
         log.createRelation(snapshotToUseOpt = Some(at), catalogTableOpt = leaf.catalogTable, isTimeTravelQuery = true)
@@ -167,25 +165,4 @@ private[tidemill] object DeltaSource extends Source {
   }
 
   private def logOf(files: HadoopFsRelation): DeltaLog = files.location.asInstanceOf[TahoeLogFileIndex].deltaLog
-}
-
-/**
- * The files of a snapshot. Two of one version are equal, so that a table that a plan reads twice is broadcast or
- * shuffled once: sixty broadcasts of a small table take gigabytes.
- */
-private final class DeltaSnapshotIndex(session: SparkSession, files: Seq[AddFile], log: DeltaLog, at: Snapshot)
-  extends TahoeBatchFileIndex(session, "batch", files, log, log.dataPath, at) {
-
-  private val identity = (log.dataPath, at.metadata.id, at.version)
-
-  /** Delta asks a Dataset of its files at each scan, which takes some 15 ms even where nothing is to be filtered. */
-  override def matchingFiles(partitionFilters: Seq[Expression], dataFilters: Seq[Expression]): Seq[AddFile] =
-    if (partitionFilters.isEmpty) files else super.matchingFiles(partitionFilters, dataFilters)
-
-  override def equals(other: Any): Boolean = other match {
-    case that: DeltaSnapshotIndex => that.identity == identity
-    case _ => false
-  }
-
-  override def hashCode: Int = identity.hashCode
 }

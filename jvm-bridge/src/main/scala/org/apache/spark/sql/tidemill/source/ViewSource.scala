@@ -12,7 +12,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation, PartitionSpec}
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
-import org.apache.spark.sql.tidemill.base.{Errors, ExactFileIndex, Files, Json}
+import org.apache.spark.sql.tidemill.base.{Errors, ExactFileIndex, Files, HadoopSettings, Json}
 import org.apache.spark.sql.tidemill.view.{DeletionVector, LiveRows, PublishedRuns, RowsInMemory, ViewLog}
 import org.apache.spark.sql.types.{LongType, StructType}
 
@@ -30,13 +30,13 @@ private[tidemill] object ViewSource extends Source {
   private val Log = "_tidemill/log"
 
   def isView(files: HadoopFsRelation, root: Path): Boolean = {
-    val conf = files.sparkSession.sessionState.newHadoopConf()
+    val conf = HadoopSettings.of(files.sparkSession)
     root.getFileSystem(conf).exists(new Path(root, Definition))
   }
 
   def describe(leaf: LogicalRelation, files: HadoopFsRelation): JValue = {
     val root = files.location.rootPaths.head
-    val conf = files.sparkSession.sessionState.newHadoopConf()
+    val conf = HadoopSettings.of(files.sparkSession)
     JObject(
       "kind" -> Kind.View.json,
       "format" -> JString("parquet"),
@@ -70,7 +70,7 @@ private[tidemill] object ViewSource extends Source {
 
   /** A run with other columns than the catalog has is not read yet: see [[ReadPresentColumns]]. */
   def pin(session: SparkSession, source: JValue): JValue = {
-    val conf = session.sessionState.newHadoopConf()
+    val conf = HadoopSettings.of(session)
     val root = rootOf(session, source)
     val columns = Source.tableIn(session, source).filterNot(_.provider.contains("delta")).map(_.schema)
     val log = new ViewLog(root, conf)
@@ -147,7 +147,7 @@ private[tidemill] object ViewSource extends Source {
   }
 
   def summary(session: SparkSession, source: JValue, from: JValue, to: JValue): JValue = {
-    val conf = session.sessionState.newHadoopConf()
+    val conf = HadoopSettings.of(session)
     val root = rootOf(session, source)
     if (from \ "id" != to \ "id") return Source.gone("SOURCE_REPLACED: another view under this name")
     val (first, last) = (Json.long(from, "run"), Json.long(to, "run"))
@@ -186,7 +186,7 @@ private[tidemill] object ViewSource extends Source {
   }
 
   def snapshot(session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, position: JValue): LogicalPlan = {
-    val conf = session.sessionState.newHadoopConf()
+    val conf = HadoopSettings.of(session)
     val root = files.location.rootPaths.head
     val run = entry(root, Json.long(position, "run"), conf)
     check(leaf, files, root, run, conf)
@@ -201,7 +201,7 @@ private[tidemill] object ViewSource extends Source {
   def changes(
       session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, fields: Seq[String],
       from: JValue, to: JValue): LogicalPlan = {
-    val conf = session.sessionState.newHadoopConf()
+    val conf = HadoopSettings.of(session)
     val root = files.location.rootPaths.head
     val runs = between(root, from, to, conf)
     runs.lastOption.foreach(check(leaf, files, root, _, conf))

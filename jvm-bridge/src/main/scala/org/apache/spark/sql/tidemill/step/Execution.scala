@@ -20,7 +20,7 @@ import org.apache.spark.sql.execution.command.DataWritingCommandExec
 import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.tidemill.base.{Files, Json}
+import org.apache.spark.sql.tidemill.base.{Files, HadoopSettings, Json}
 import org.apache.spark.sql.tidemill.physical.{MovingFrames, RuntimeFilters, Strategies}
 import org.apache.spark.sql.tidemill.query.Query
 import org.apache.spark.sql.tidemill.source.Clock
@@ -151,8 +151,7 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
 
   private def directory: Option[Path] = option(sink \ "path").map(new Path(_))
 
-  /** Hadoop's settings in the session: making them copies them all. */
-  private lazy val hadoop: Configuration = session.sessionState.newHadoopConf()
+  private def hadoop: Configuration = HadoopSettings.of(session)
 
   private def fileSystem(path: Path): FileSystem = path.getFileSystem(hadoop)
 

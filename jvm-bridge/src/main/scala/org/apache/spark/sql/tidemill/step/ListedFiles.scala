@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources._
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
-import org.apache.spark.sql.tidemill.base.Json
+import org.apache.spark.sql.tidemill.base.{HadoopSettings, Json}
 import org.apache.spark.sql.tidemill.view.{DeletionVector, LiveRows}
 import org.apache.spark.sql.types.{StringType, StructField, StructType}
 
@@ -79,7 +79,7 @@ object ListedParquet {
     val relation = HadoopFsRelation(
       new ListedFileIndex(files), new StructType, schema.asNullable, None, format, Map.empty)(session)
     val (plain, vectors) = (LogicalRelation(relation), files.map(f => f.path -> f.vector))
-    val conf = session.sessionState.newHadoopConf()
+    val conf = HadoopSettings.of(session)
     if (withMetadata) LiveRows.withMetadata(plain, vectors, conf) else LiveRows.of(plain, vectors, conf)
   }
 }

@@ -10,6 +10,7 @@ import org.apache.spark.{JobExecutionStatus, SparkContext, SparkThrowable, Succe
 import org.apache.spark.scheduler._
 import org.apache.spark.sql.execution.SQLExecution
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart
+import org.apache.spark.util.CallSite
 
 /**
  * What the jobs of one call cost. CPU in milliseconds, all attempts of all tasks. `rowsRead`: rows that steps of runs
@@ -116,17 +117,19 @@ object RunMetrics {
    * Runs `body` and tells how it ended and what its jobs cost.
    *
    * The caller's job group stays in force, so cancelling it ends these jobs too; the description is replaced and put
-   * back.
+   * back. So is the place in the program that jobs and stages are named by: Spark looks for it in the stack of the
+   * thread at each RDD.
    */
   def measured[T](context: SparkContext, description: Option[String])(body: => T): (Either[Throwable, T], RunCost) =
     tagged(context, "tidemill-call-") { (_, listener) =>
-      val before = context.getLocalProperty(SparkContext.SPARK_JOB_DESCRIPTION)
+      val replaced = Seq(SparkContext.SPARK_JOB_DESCRIPTION, CallSite.SHORT_FORM, CallSite.LONG_FORM)
+      val before = replaced.map(name => name -> context.getLocalProperty(name))
       val jobs = jobsSoFar(context)
-      description.foreach(context.setJobDescription)
+      for (text <- description; name <- replaced) context.setLocalProperty(name, text)
       val outcome =
         try Right(body)
         catch { case NonFatal(e) => Left(e); case e: InterruptedException => Left(e) }
-        finally if (description.isDefined) context.setJobDescription(before)
+        finally if (description.isDefined) before.foreach { case (name, text) => context.setLocalProperty(name, text) }
       if (jobsSoFar(context) == jobs) (outcome, RunCost(0, 0L, 0L))
       else {
         // The bus is asynchronous: the last task's end may still be on its way. Behind a stuck listener of someone

@@ -4,15 +4,15 @@ import java.util.{Date, UUID}
 
 import scala.collection.mutable.ArrayBuffer
 
+import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.hadoop.mapreduce.Job
 import org.apache.hadoop.mapreduce.lib.output.FileOutputFormat
 
 import org.apache.spark.TaskContext
-import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.internal.io.SparkHadoopWriterUtils
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
 import org.apache.spark.sql.classic.SparkSession
@@ -20,6 +20,7 @@ import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.datasources._
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.tidemill.base.{HadoopSettings, LocalFiles, SettingsForTasks}
 import org.apache.spark.sql.tidemill.physical.FewRowsExec
 import org.apache.spark.sql.tidemill.view.FewRows
 import org.apache.spark.sql.types.StructType
@@ -36,51 +37,59 @@ final class StepWrite(session: SparkSession, path: Path, options: Map[String, St
 
   /** Executes the plan. Its tasks are merged into at most `tasks`; they move no row. */
   def execute(plan: SparkPlan, tasks: Option[Int]): StepRows = {
-    val described = description(plan.schema)
+    val (files, settings) = described(plan.schema)
+    def rows(count: Long, few: Seq[InternalRow], written: Seq[Committed]): StepRows =
+      new StepRows(files.description(settings), plan.schema, count, few, written)
     plan match {
       case known: FewRowsExec if known.rows.length <= few && known.bytes <= StepWrite.FewBytes =>
-        new StepRows(described, plan.schema, known.rows.length, known.executeCollect().toSeq, Nil)
-      case _ => executed(plan, tasks, described)
+        rows(known.rows.length, known.executeCollect().toSeq, Nil)
+      case _ =>
+        val all = plan.execute()
+        val merged = tasks.filter(_ < all.getNumPartitions).fold(all)(n => all.coalesce(math.max(1, n)))
+        val parts = math.max(1, merged.getNumPartitions)
+        val sent = HadoopSettings.forTasks(session.sparkContext, settings)
+        val task = StepWrite.task(files, sent, few / parts, StepWrite.FewBytes / parts)
+        val done = session.sparkContext.runJob(merged, task).toSeq
+        rows(done.map(_.rows).sum, done.flatMap(_.few), done.flatMap(_.files))
     }
   }
 
-  private def executed(plan: SparkPlan, tasks: Option[Int], described: WriteJobDescription): StepRows = {
-    val shared = session.sparkContext.broadcast(described)
-    try {
-      val all = plan.execute()
-      val merged = tasks.filter(_ < all.getNumPartitions).fold(all)(n => all.coalesce(math.max(1, n)))
-      val parts = math.max(1, merged.getNumPartitions)
-      val task = StepWrite.task(shared, few / parts, StepWrite.FewBytes / parts)
-      val done = session.sparkContext.runJob(merged, task).toSeq
-      new StepRows(described, plan.schema, done.map(_.rows).sum, done.flatMap(_.few), done.flatMap(_.files))
-    } finally shared.destroy()
-  }
-
-  private def description(schema: StructType): WriteJobDescription = {
+  private def described(schema: StructType): (WrittenFiles, Configuration) = {
     val format = new ParquetFileFormat
     DataSourceUtils.verifySchema(format, schema)
-    val state = session.sessionState
-    val job = Job.getInstance(state.newHadoopConfWithOptions(options))
+    val job = Job.getInstance(HadoopSettings.of(session)) // a copy
+    options.foreach { case (name, value) => job.getConfiguration.set(name, value) }
+    LocalFiles.use(job.getConfiguration)
     job.setOutputKeyClass(classOf[Void])
     job.setOutputValueClass(classOf[InternalRow])
     FileOutputFormat.setOutputPath(job, path)
     val ours = CaseInsensitiveMap(options)
     val factory = format.prepareWrite(session, job, ours, schema)
     val columns = DataTypeUtils.toAttributes(schema)
-    new WriteJobDescription(
-      uuid = UUID.randomUUID().toString,
-      serializableHadoopConf = new SerializableConfiguration(job.getConfiguration),
-      outputWriterFactory = factory,
-      allColumns = columns,
-      dataColumns = columns,
-      partitionColumns = Nil,
-      bucketSpec = None,
-      path = path.toString,
-      customPartitionLocations = Map.empty,
-      maxRecordsPerFile = ours.get("maxRecordsPerFile").fold(0L)(_.toLong),
-      timeZoneId = state.conf.getConf(SQLConf.SESSION_LOCAL_TIMEZONE),
-      statsTrackers = Nil)
+    val most = ours.get("maxRecordsPerFile").fold(0L)(_.toLong)
+    val zone = session.sessionState.conf.getConf(SQLConf.SESSION_LOCAL_TIMEZONE)
+    (WrittenFiles(path.toString, factory, columns, most, zone), job.getConfiguration)
   }
+}
+
+/** How the files of a write look; `most`: rows in a file, 0 without bound. */
+final private case class WrittenFiles(
+    path: String, factory: OutputWriterFactory, columns: Seq[Attribute], most: Long, zone: String) {
+
+  /** For Spark's writer, with Hadoop's settings of the write. */
+  def description(settings: Configuration): WriteJobDescription = new WriteJobDescription(
+    uuid = UUID.randomUUID().toString,
+    serializableHadoopConf = new SerializableConfiguration(settings),
+    outputWriterFactory = factory,
+    allColumns = columns,
+    dataColumns = columns,
+    partitionColumns = Nil,
+    bucketSpec = None,
+    path = path,
+    customPartitionLocations = Map.empty,
+    maxRecordsPerFile = most,
+    timeZoneId = zone,
+    statsTrackers = Nil)
 }
 
 /** What a step made of its rows: `few` came to the driver, and all others are in the files of tasks. */
@@ -109,9 +118,10 @@ object StepWrite {
   private val FewBytes = 1 << 20
 
   private def task(
-      shared: Broadcast[WriteJobDescription], few: Int, bytes: Int): (TaskContext, Iterator[InternalRow]) => TaskRows =
+      files: WrittenFiles, sent: SettingsForTasks, few: Int, bytes: Int)
+      : (TaskContext, Iterator[InternalRow]) => TaskRows =
     (context, rows) => {
-      lazy val unsafe = UnsafeProjection.create(shared.value.allColumns.map(_.dataType).toArray)
+      lazy val unsafe = UnsafeProjection.create(files.columns.map(_.dataType).toArray)
       val first = ArrayBuffer.empty[UnsafeRow]
       var size = 0
       while (rows.hasNext && first.length < few && size < bytes) {
@@ -130,9 +140,10 @@ object StepWrite {
           row
         }
         val attempt = context.taskAttemptId().toInt & Int.MaxValue
-        val files = write(shared.value, counted, context.partitionId(), context.stageId(), attempt)
+        val description = files.description(sent.settings)
+        val written = write(description, counted, context.partitionId(), context.stageId(), attempt)
         context.taskMetrics().outputMetrics.setRecordsWritten(count)
-        TaskRows(count, Nil, files)
+        TaskRows(count, Nil, written)
       }
     }
 

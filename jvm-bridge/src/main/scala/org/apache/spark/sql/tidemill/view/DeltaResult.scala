@@ -17,7 +17,7 @@ import org.apache.spark.sql.delta.files.TahoeFileIndex
 import org.apache.spark.sql.delta.sources.DeltaSQLConf
 import org.apache.spark.sql.delta.util.FileNames
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation
-import org.apache.spark.sql.tidemill.base.{Files, Json}
+import org.apache.spark.sql.tidemill.base.{Files, HadoopSettings, Json}
 import org.apache.spark.sql.types.StructType
 
 /**
@@ -34,7 +34,7 @@ private[tidemill] object DeltaResult {
   private val FilesPerTask = 10000
 
   def run(session: SparkSession, request: JValue): JValue = {
-    val root = Files.qualified(Json.text(request, "location"), session.sessionState.newHadoopConf())
+    val root = Files.qualified(Json.text(request, "location"), HadoopSettings.of(session))
     Json.text(request, "do") match {
       case "check" => check(session, root, request); JBool(true)
       case "published" => Json.ofLong(published(session, root, request))

@@ -15,6 +15,7 @@ import org.apache.spark.sql.delta.stats.{SkippingEligibleDataType, StatsCollecto
 import org.apache.spark.sql.delta.stats.DeltaStatistics.{MAX, MIN, NULL_COUNT, NUM_RECORDS, TIGHT_BOUNDS}
 import org.apache.spark.sql.delta.util.JsonUtils
 import org.apache.spark.sql.internal.LegacyBehaviorPolicy
+import org.apache.spark.sql.tidemill.base.HadoopSettings
 import org.apache.spark.sql.types.{AtomicType, DataType, DoubleType, FloatType, LongType, StringType, StructType}
 import org.apache.spark.util.ThreadUtils
 
@@ -40,7 +41,7 @@ private[tidemill] object FileStatistics {
   }
 
   private def told(session: SparkSession, files: Seq[AddFile], root: Path, metadata: Metadata): Seq[AddFile] = {
-    val conf = session.sessionState.newHadoopConf()
+    val conf = HadoopSettings.of(session)
     val columns = metadata.dataSchema.take(Columns).filter(_.dataType.isInstanceOf[AtomicType])
     val bounded = StructType(columns.filter(c => bounds(c.dataType)))
     val wanted = new StructType().add(NUM_RECORDS, LongType).add(MIN, bounded).add(MAX, bounded)
