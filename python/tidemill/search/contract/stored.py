@@ -66,7 +66,8 @@ class Layout:
         files, bytes: their number and size.
         keys: columns that are a key of the content; None if it is a bag.
         marks: rows that leave may be marked in deletion vectors.
-        merged: bytes of the files that a run merges if it writes rows (`crowded`).
+        merged: bytes of the files that a run merges if it writes rows (`crowded`); where the content is partitioned, if
+            it writes into all partitions.
     """
 
     files: int

@@ -23,9 +23,8 @@ import org.apache.parquet.io.SeekableInputStream
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.errors.QueryExecutionErrors
-import org.apache.spark.sql.tidemill.base.{HadoopSettings, Json}
+import org.apache.spark.sql.tidemill.base.{HadoopSettings, Json, LocalFiles}
 import org.apache.spark.sql.tidemill.step.{Bounds, RunMetrics}
-import org.apache.spark.util.SerializableConfiguration
 
 import org.json4s._
 import org.json4s.JsonDSL._
@@ -50,7 +49,8 @@ object WithoutRows {
     val files = Json.items(request, "files").map { file =>
       Shortened(Json.text(file, "path"), Json.longs(file, "rows").toArray.sorted.distinct)
     }
-    val hadoop = HadoopSettings.of(session)
+    val hadoop = new Configuration(HadoopSettings.of(session))
+    LocalFiles.use(hadoop)
     val context = session.sparkContext
     new Path(folder).getFileSystem(hadoop).mkdirs(new Path(folder))
     val sent = HadoopSettings.forTasks(context, hadoop)
