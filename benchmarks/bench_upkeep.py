@@ -1,6 +1,7 @@
-"""What a run costs as its log and its sources' listings grow: a year of runs every five minutes, a million files.
+"""What a run costs as things grow: a log over a year of runs every five minutes, a source's folder to a million files,
+the runs of one session, and the views of one session.
 
-`--only year`, `listing`: one part. Neither depends on `--scale`.
+`--only year`, `listing`, `session`, `views`: one part. None depends on `--scale`.
 """
 
 from __future__ import annotations
@@ -110,6 +111,78 @@ def test_listing(benchmark: BenchmarkFixture, spark: SparkSession, files: int) -
     )
     spark.sql("DROP INCREMENTAL VIEW l")
     shutil.rmtree(folder)
+
+
+def test_session(benchmark: BenchmarkFixture, spark: SparkSession) -> None:
+    """500 refreshes of one view in one session, a row for each."""
+    spark.sql("CREATE TABLE ticks (k BIGINT, v BIGINT) USING delta")
+    spark.sql("INSERT INTO ticks SELECT id % 100, id FROM range(100000)")
+    spark.sql("CREATE INCREMENTAL VIEW s AS SELECT k, sum(v) AS s, count(*) AS n FROM ticks GROUP BY k")
+    folder = location_of(spark, "s")
+    shown: list[dict[str, float]] = []
+
+    def hundred() -> None:
+        spent = []
+        for n in range(100):
+            spark.sql(f"INSERT INTO ticks VALUES ({n}, 1)")
+            spent.append(refresh_ms(spark, "s"))
+        spark.sql("VACUUM INCREMENTAL VIEW s RETAIN 0 HOURS")
+        files = sum(path.is_file() for path in folder.rglob("*"))
+        shown.append({"rows_ms": statistics.median(spent), "files": files, **memory(spark)})
+
+    benchmark.pedantic(hundred, rounds=5)
+    assert spark.sql("VERIFY INCREMENTAL VIEW s").collect()[0].matches
+    benchmark.extra_info.update(
+        part="session", rows=[{"refreshes": 100 * n, **row} for n, row in enumerate(shown, start=1)]
+    )
+    spark.sql("DROP INCREMENTAL VIEW s")
+
+
+def test_views(benchmark: BenchmarkFixture, spark: SparkSession) -> None:
+    """200 views in one session, over one table."""
+    spark.sql("CREATE DATABASE many")
+    spark.sql("CREATE TABLE many.t (k BIGINT, g BIGINT, v BIGINT) USING delta")
+    spark.sql("INSERT INTO many.t SELECT id, id % 100, id FROM range(100000)")
+    shown: list[dict[str, float]] = []
+
+    def fifty() -> None:
+        first = 50 * len(shown)
+        for n in range(first, first + 50):
+            query = f"SELECT g, sum(v + {n}) AS s, count(*) AS n FROM many.t GROUP BY g"
+            spark.sql(f"CREATE INCREMENTAL VIEW many.v{n} AS {query}")
+        spark.sql("INSERT INTO many.t VALUES (1, 1, 1)")
+        all_ms = refresh_ms(spark, "many", "VIEWS IN")
+        spent = []
+        for _ in range(20):
+            spark.sql("INSERT INTO many.t VALUES (1, 1, 1)")
+            spent.append(refresh_ms(spark, "many.v0"))
+        nothing = wall_ms(spark, "REFRESH INCREMENTAL VIEW many.v0")
+        views = first + 50
+        row = {"views": views, "all_ms": all_ms / views, "rows_ms": statistics.median(spent), "nothing_ms": nothing}
+        shown.append({**row, **memory(spark)})
+
+    benchmark.pedantic(fifty, rounds=4)
+    assert all(spark.sql(f"VERIFY INCREMENTAL VIEW many.v{n}").collect()[0].matches for n in (0, 199))
+    benchmark.extra_info.update(part="views", rows=shown)
+
+
+def refresh_ms(spark: SparkSession, name: str, what: str = "VIEW") -> float:
+    """The wall milliseconds of one refresh."""
+    started = time.perf_counter()
+    spark.sql(f"REFRESH INCREMENTAL {what} {name}").collect()
+    return (time.perf_counter() - started) * 1000
+
+
+def memory(spark: SparkSession) -> dict[str, float]:
+    """Mebibytes: what the JVM keeps on its heap after a collection, and what the planner's process has."""
+    jvm = spark._jvm
+    assert jvm is not None
+    for _ in range(2):  # what the first one finds out to be free, Spark's cleaner lets go of
+        jvm.java.lang.System.gc()
+        time.sleep(1)
+    heap = jvm.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return {"heap_mib": heap / 2**20, "python_mib": pages * os.sysconf("SC_PAGE_SIZE") / 2**20}
 
 
 def many_files(folder: Path, count: int) -> None:

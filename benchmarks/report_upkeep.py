@@ -1,4 +1,4 @@
-"""Tables of what runs cost as logs and listings grow, made from the JSON of a run; numbers come from there alone."""
+"""Tables of what runs cost as logs, listings and sessions grow, from a run's JSON; numbers come from there alone."""
 
 from __future__ import annotations
 
@@ -25,6 +25,15 @@ LISTING = {
     "spark_ms": "Spark's own listing",
     "log_bytes": "bytes of the log",
 }
+MEMORY = {"heap_mib": "MiB of heap", "python_mib": "MiB of the planner"}
+SESSION = {"refreshes": "refreshes", "rows_ms": "one row came", "files": "files of the view", **MEMORY}
+VIEWS = {
+    "views": "views",
+    "all_ms": "all of them, each",
+    "rows_ms": "one of them",
+    "nothing_ms": "nothing came",
+    **MEMORY,
+}
 
 
 def sections(figures: Sequence[Figures], note: str) -> Iterator[tuple[str, list[str]]]:
@@ -32,8 +41,10 @@ def sections(figures: Sequence[Figures], note: str) -> Iterator[tuple[str, list[
     for part, title, columns in (
         ("year", "A year of refreshes every five minutes", YEAR),
         ("listing", "Folders of many small files", LISTING),
+        ("session", "Five hundred refreshes in a session", SESSION),
+        ("views", "Two hundred views in a session", VIEWS),
     ):
-        found = [f for f in figures if f["part"] == part]
+        found = [row for f in figures if f["part"] == part for row in f.get("rows", [f])]
         if found:
             yield part, [f"## {title}", "", f"{note} Wall milliseconds.", "", *_table(found, columns)]
 

@@ -162,12 +162,24 @@ def test_one_file(call: Call, pairs: Document, tmp_path: Path) -> None:
     assert len(write(call, pairs, pairs["root"], tmp_path / "one", [[0, "k"]], files=1)["files"]) == 1
 
 
-def test_observe(call: Call, pairs: Document, tmp_path: Path) -> None:
-    metrics = [["total", fn("sum", col(1))], ["rows", fn("count", lit(1))]]
-    plan = {"op": "observe", "name": "seen", "metrics": metrics, "inputs": [pairs["root"]]}
-    answer = write(call, pairs, plan, tmp_path / "out", [[1, "v"]])
-    assert answer["observed"] == {"seen": {"total": 71, "rows": 4}}
-    assert answer["jobs"] >= 1
+@pytest.mark.parametrize(("text", "jobs"), [(PAIRS, 0), ("SELECT id AS k, id * 7 + 7 AS v FROM range(4)", 1)])
+def test_observe(call: Call, text: str, jobs: int, tmp_path: Path) -> None:
+    """In the driver, and by a job."""
+    document = analyze(call, text)
+    (_, v) = [column for column, _ in document["output"]]
+    metrics = [
+        ["total", fn("sum", col(v))],
+        ["rows", fn("count", lit(1))],
+        ["once", fn("tidemill_observed_sum", fn("+", col(v), lit(0)))],
+        ["values", fn("tidemill_observed_values", col(v), lit(9))],
+    ]
+    plan = {"op": "observe", "name": "seen", "metrics": metrics, "inputs": [document["root"]]}
+    answer = write(call, document, plan, tmp_path / "out", [[v, "v"]])
+    found = sorted(value for (value,) in rows(call, document, document["root"], [v]))
+    seen = answer["observed"]["seen"]
+    wanted = {"total": sum(found), "rows": 4, "once": sum(found), "values": found}
+    assert {**seen, "values": sorted(seen["values"])} == wanted
+    assert answer["jobs"] == jobs
 
 
 def test_failed_write_leaves_nothing(call: Call, pairs: Document, tmp_path: Path) -> None:

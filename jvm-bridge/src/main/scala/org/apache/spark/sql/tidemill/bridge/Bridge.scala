@@ -92,7 +92,7 @@ object Bridge {
       }
       val answer: JObject = outcome.fold(failed, answered => JObject("ok" -> answered))
       val told = ("jobs" -> cost.jobs) ~ ("cpu_ms" -> cost.cpuMillis) ~ ("rows_read" -> cost.rowsRead)
-      compact(render(if (cost.jobs == 0) answer else answer ~ told))
+      compact(render(if (cost.isNothing) answer else answer ~ told))
     } catch {
       case e: ControlThrowable => throw e
       case e: VirtualMachineError => throw e

@@ -5,7 +5,7 @@ import org.json4s._
 
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.tidemill.base.{Files, HadoopSettings, Json}
-import org.apache.spark.sql.tidemill.view.ViewLog
+import org.apache.spark.sql.tidemill.view.{RowsInMemory, ViewLog}
 
 /** Operations on files, asked for by Python as {"do": name, ...}; paths as [[Files]] has them. */
 private[tidemill] object FileOps {
@@ -33,7 +33,10 @@ private[tidemill] object FileOps {
       case "exists" => JBool(path("path").getFileSystem(conf).exists(path("path")))
       case "stat" => JArray(Files.stat(Json.texts(request, "paths"), conf).map(_.fold[JValue](JNull)(entry)).toList)
       case "missing" => JArray(Files.missing(Json.texts(request, "paths"), conf).map(JString(_)).toList)
-      case "rename" => JBool(Files.rename(path("from"), path("to"), conf))
+      case "rename" =>
+        val renamed = Files.rename(path("from"), path("to"), conf)
+        if (renamed) RowsInMemory.moved(path("from").toString, path("to").toString)
+        JBool(renamed)
       case "qualify" => JString(path("path").toString)
       case other => throw new IllegalArgumentException(s"Unknown file operation '$other'")
     }

@@ -13,7 +13,7 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation, PartitionSpec}
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.tidemill.base.{Errors, ExactFileIndex, Files, HadoopSettings, Json}
-import org.apache.spark.sql.tidemill.view.{DeletionVector, LiveRows, PublishedRuns, RowsInMemory, ViewLog}
+import org.apache.spark.sql.tidemill.view.{DeletionVector, FewRows, LiveRows, PublishedRuns, RowsInMemory, ViewLog}
 import org.apache.spark.sql.types.{LongType, StructType}
 
 /**
@@ -191,11 +191,16 @@ private[tidemill] object ViewSource extends Source {
     val run = entry(root, Json.long(position, "run"), conf)
     check(leaf, files, root, run, conf)
     val listed = filesOf(run \ "files", root, conf)
-    // what still had the table's name would be bound to its newest run: see ReadNewestRun
-    val relation =
-      leaf.copy(relation = reading(session, files, listed, files.schema), catalogTable = None).newInstance()
     val vectors = itemsOf(run \ "files", root, conf).map(f => Json.text(f, "path") -> DeletionVector.of(f))
-    LiveRows.of(relation, vectors, conf)
+    val whole = vectors.forall(_._2.isEmpty)
+    (if (whole) RowsInMemory.of(listed.map(_.getPath.toString), files.schema) else None) match {
+      case Some(known) => FewRows.relation(known, files.schema)
+      case None =>
+        // what still had the table's name would be bound to its newest run: see ReadNewestRun
+        val relation =
+          leaf.copy(relation = reading(session, files, listed, files.schema), catalogTable = None).newInstance()
+        LiveRows.of(relation, vectors, conf)
+    }
   }
 
   def changes(

@@ -129,14 +129,25 @@ final class Decoder(session: SparkSession, query: Query) {
     }
     val schema = StructType(columns.map(_._2))
     // What is in memory are all rows of a file, those that have left since among them.
-    val whole = told.isEmpty && listed.forall(_.vector.isEmpty)
-    val known = if (whole) RowsInMemory.of(query.id, listed.map(_.path), schema) else None
-    val rows = known.fold(ListedParquet.rows(session, listed, schema, told.nonEmpty))(FewRows.relation(_, schema))
-    val plain = columns.map(_._1).zip(rows.output)
-    if (told.isEmpty) Decoded(rows, plain)
-    else {
-      val metadata = LiveRows.metadataOf(rows)
-      computed(plain ++ told.map { case (id, field) => id -> LiveRows.field(metadata, field) }, rows)
+    val whole = listed.forall(_.vector.isEmpty)
+    val paths = listed.map(_.path)
+    (if (whole) RowsInMemory.of(query.id, paths, schema) else None) match {
+      case None =>
+        val rows = ListedParquet.rows(session, listed, schema, told.nonEmpty)
+        val plain = columns.map(_._1).zip(rows.output)
+        if (told.isEmpty) Decoded(rows, plain)
+        else {
+          val metadata = LiveRows.metadataOf(rows)
+          computed(plain ++ told.map { case (id, field) => id -> LiveRows.field(metadata, field) }, rows)
+        }
+      case Some(known) if told.isEmpty =>
+        val rows = FewRows.relation(known, schema)
+        Decoded(rows, columns.map(_._1).zip(rows.output))
+      case Some(known) =>
+        val rows = FewRows.placed(paths, known, schema)
+        val places = Map(ListedParquet.ListedPath -> 2, ParquetFileFormat.ROW_INDEX -> 1)
+        val read = told.map { case (id, field) => id -> rows.output(rows.output.length - places(field)) }
+        Decoded(rows, columns.map(_._1).zip(rows.output) ++ read)
     }
   }
 

@@ -8,6 +8,7 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, FileSystem, Path}
 import org.apache.parquet.hadoop.ParquetOutputFormat
 
+import org.apache.spark.TaskContext
 import org.apache.spark.sql.SaveMode
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
@@ -21,7 +22,7 @@ import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationComm
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.tidemill.base.{Files, HadoopSettings, Json}
-import org.apache.spark.sql.tidemill.physical.{MovingFrames, RuntimeFilters, Strategies}
+import org.apache.spark.sql.tidemill.physical.{DriverTasks, MovingFrames, RuntimeFilters, Strategies}
 import org.apache.spark.sql.tidemill.query.Query
 import org.apache.spark.sql.tidemill.source.Clock
 import org.apache.spark.sql.tidemill.sum.NarrowSum
@@ -177,8 +178,9 @@ final class Execution(session: SparkSession, query: Query, request: JValue) exte
 
   /** All rows, or None if there are more than `most`; no task gathers more than it needs to tell that. */
   private def atMost(plan: SparkPlan, most: Int): Option[Seq[InternalRow]] = {
-    val found = session.sparkContext
-      .runJob(plan.execute(), (rows: Iterator[InternalRow]) => rows.take(most + 1).map(_.copy()).toArray)
+    def first(context: TaskContext, rows: Iterator[InternalRow]): Array[InternalRow] =
+      rows.take(most + 1).map(_.copy()).toArray
+    val found = DriverTasks.run(plan, plan.execute(), first)
     Option.when(found.map(_.length.toLong).sum <= most)(found.toSeq.flatten)
   }
 

@@ -10,13 +10,17 @@ import org.apache.spark.{JobExecutionStatus, SparkContext, SparkThrowable, Succe
 import org.apache.spark.scheduler._
 import org.apache.spark.sql.execution.SQLExecution
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart
+import org.apache.spark.sql.tidemill.physical.DriverTasks
 import org.apache.spark.util.CallSite
 
 /**
- * What the jobs of one call cost. CPU in milliseconds, all attempts of all tasks. `rowsRead`: rows that steps of runs
- * read from files, after what files leave out by their statistics; each task once, however often it was tried.
+ * What one call cost. CPU in milliseconds, all attempts of all tasks, those in the driver's threads among them.
+ * `rowsRead`: rows that steps of runs read from files, after what files leave out by their statistics; each task once,
+ * however often it was tried.
  */
-final case class RunCost(jobs: Int, cpuMillis: Long, rowsRead: Long)
+final case class RunCost(jobs: Int, cpuMillis: Long, rowsRead: Long) {
+  def isNothing: Boolean = jobs == 0 && cpuMillis == 0L
+}
 
 /** Sums up the tasks of the jobs that carry one tag, and knows which of them run. */
 private final class CostListener(tag: String) extends SparkListener {
@@ -124,20 +128,22 @@ object RunMetrics {
     tagged(context, "tidemill-call-") { (_, listener) =>
       val replaced = Seq(SparkContext.SPARK_JOB_DESCRIPTION, CallSite.SHORT_FORM, CallSite.LONG_FORM)
       val before = replaced.map(name => name -> context.getLocalProperty(name))
-      val jobs = jobsSoFar(context)
+      val (jobs, nanos) = (jobsSoFar(context), DriverTasks.nanos)
       for (text <- description; name <- replaced) context.setLocalProperty(name, text)
       val outcome =
         try Right(body)
         catch { case NonFatal(e) => Left(e); case e: InterruptedException => Left(e) }
         finally if (description.isDefined) before.foreach { case (name, text) => context.setLocalProperty(name, text) }
-      if (jobsSoFar(context) == jobs) (outcome, RunCost(0, 0L, 0L))
+      val here = (DriverTasks.nanos - nanos) / 1000000L
+      if (jobsSoFar(context) == jobs) (outcome, RunCost(0, here, 0L))
       else {
         // The bus is asynchronous: the last task's end may still be on its way. Behind a stuck listener of someone
         // else's the cost may come out too low; that is no reason to fail.
         val interrupted = Thread.interrupted()
         Try(context.listenerBus.waitUntilEmpty(BusPatience))
         if (interrupted) Thread.currentThread.interrupt()
-        (outcome, listener.cost)
+        val cost = listener.cost
+        (outcome, cost.copy(cpuMillis = cost.cpuMillis + here))
       }
     }
 

@@ -21,7 +21,7 @@ import org.apache.spark.sql.execution.datasources._
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.tidemill.base.{HadoopSettings, LocalFiles, SettingsForTasks}
-import org.apache.spark.sql.tidemill.physical.FewRowsExec
+import org.apache.spark.sql.tidemill.physical.{DriverTasks, FewRowsExec}
 import org.apache.spark.sql.tidemill.view.FewRows
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.SerializableConfiguration
@@ -49,7 +49,7 @@ final class StepWrite(session: SparkSession, path: Path, options: Map[String, St
         val parts = math.max(1, merged.getNumPartitions)
         val sent = HadoopSettings.forTasks(session.sparkContext, settings)
         val task = StepWrite.task(files, sent, few / parts, StepWrite.FewBytes / parts)
-        val done = session.sparkContext.runJob(merged, task).toSeq
+        val done = DriverTasks.run(plan, merged, task)
         rows(done.map(_.rows).sum, done.flatMap(_.few), done.flatMap(_.files))
     }
   }

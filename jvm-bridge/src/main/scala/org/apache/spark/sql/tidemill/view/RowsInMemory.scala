@@ -5,10 +5,11 @@ import java.util.concurrent.ConcurrentHashMap
 import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeRow}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference, UnsafeRow}
 import org.apache.spark.sql.catalyst.plans.logical.{LocalRelation, LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
-import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.types.{LongType, StringType, StructType}
+import org.apache.spark.unsafe.types.UTF8String
 
 /** All rows of one file of a step; `schema` is the file's. */
 final case class FewRows(schema: StructType, rows: Seq[InternalRow]) {
@@ -25,13 +26,32 @@ object FewRows {
 
   /** The rows of files of one schema, with these columns of it. */
   def relation(files: Seq[FewRows], asked: StructType): LogicalPlan = {
-    val attributes = DataTypeUtils.toAttributes(files.head.schema.asNullable)
-    val columns = asked.asNullable.map { field =>
-      attributes.find(_.name == field.name).filter(_.dataType == field.dataType)
+    val stored = attributes(files)
+    Project(picked(stored, asked): Seq[Attribute], LocalRelation(stored, files.flatMap(_.rows)))
+  }
+
+  /** The same with two columns more: the path of the row's file, and the number of the row in it, from 0 on. */
+  def placed(paths: Seq[String], files: Seq[FewRows], asked: StructType): LocalRelation = {
+    val stored = attributes(files)
+    val columns = picked(stored, asked)
+    val read = columns.map(a => stored.indexOf(a) -> a.dataType)
+    val rows = paths.zip(files).flatMap { case (path, file) =>
+      val told = UTF8String.fromString(path)
+      file.rows.zipWithIndex.map { case (row, number) =>
+        InternalRow.fromSeq(read.map { case (i, dataType) => row.get(i, dataType) } :+ told :+ number.toLong)
+      }
+    }
+    LocalRelation(columns :+ AttributeReference("path", StringType)() :+ AttributeReference("row", LongType)(), rows)
+  }
+
+  private def attributes(files: Seq[FewRows]): Seq[AttributeReference] =
+    DataTypeUtils.toAttributes(files.head.schema.asNullable)
+
+  private def picked(stored: Seq[AttributeReference], asked: StructType): Seq[AttributeReference] =
+    asked.asNullable.map { field =>
+      stored.find(a => a.name == field.name && a.dataType == field.dataType)
         .getOrElse(throw new IllegalArgumentException(s"no step wrote ${field.sql}"))
     }
-    Project(columns: Seq[Attribute], LocalRelation(attributes, files.flatMap(_.rows)))
-  }
 }
 
 /**
@@ -58,6 +78,11 @@ object RowsInMemory {
     ofFiles.put(path, rows)
     bytes += rows.bytes
     while (bytes > MostBytes && ofFiles.size > 1) drop(ofFiles.head._1)
+  }
+
+  /** A file has another name now. */
+  def moved(from: String, to: String): Unit = synchronized {
+    ofFiles.remove(from).foreach(ofFiles.put(to, _))
   }
 
   private def drop(path: String): Unit = ofFiles.remove(path).foreach(bytes -= _.bytes)
