@@ -30,7 +30,7 @@ def distinct_into_match(m: Match[Aggregate]) -> Iterator[Result]:
             continue
         left, right = inputs
         asked = m.read(*op.condition) - set(right.columns)
-        if not asked <= set(columns) or not m.exact_keys(columns) or any(k <= set(columns) for k in left.props.keys):
+        if not asked <= set(columns) or not m.exact_keys(columns) or any(k <= set(columns) for k in left.keys):
             continue
         values = m.derive(Aggregate(tuple((c, Col(c)) for c in dict.fromkeys(columns)), ()), left)
         yield Equivalent(Project(m.op.keys), (m.derive(op, values, right).number,))

@@ -26,7 +26,7 @@ def match_distinct(m: Match[Join]) -> Iterator[Result]:
         return
     left, right = m.inputs
     read = m.read(*m.op.condition) & set(right.columns)
-    if not read or not m.exact_keys(read) or any(key <= read for key in right.props.keys):
+    if not read or not m.exact_keys(read) or any(key <= read for key in right.keys):
         return
     values = Aggregate(tuple((c, Col(c)) for c in right.columns if c in read), ())
     yield Equivalent(m.op, (left.number, m.derive(values, right).number))

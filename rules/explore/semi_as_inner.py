@@ -28,7 +28,7 @@ def semi_as_inner(m: Match[Join]) -> Iterator[Result]:
     left, right = m.inputs
     pairs = equi_keys(m.op.condition, frozenset(left.columns), frozenset(right.columns), m.query)
     bound = {far.id for _, far, _ in pairs if isinstance(far, Col)}
-    if set(left.columns) & set(right.columns) or not any(key and key <= bound for key in right.props.keys):
+    if set(left.columns) & set(right.columns) or not any(key and key <= bound for key in right.keys):
         return
     shown = Project(tuple((c, Col(c)) for c in left.columns))
     yield Equivalent(shown, (m.derive(Join("inner", m.op.condition), left, right).number,))

@@ -55,7 +55,7 @@ def _apart(
     rows = counted[0] if len(counted) == 1 else m.derive(Join("inner", within), *counted)
     read = m.read(*(e for _, e in op.keys), *between)
     lineage = [c for c in rows.columns if c in read]
-    if not lineage or not m.exact_keys(lineage) or any(key <= set(lineage) for key in rows.props.keys):
+    if not lineage or not m.exact_keys(lineage) or any(key <= set(lineage) for key in rows.keys):
         return
     finer = Aggregate(tuple((c, Col(c)) for c in lineage), op.calls)
     parts, fine = m.derive(finer, rows), m.partial_of(finer)

@@ -33,10 +33,15 @@ QUERIES = {
 }
 WITH_JOBS = {"different values", "sub-query"}
 """Spark exchanges rows that it has multiplied, and collects by a job what it broadcasts but for rows in memory."""
+ADAPTIVE = "spark.sql.adaptive.enabled"
 SETTINGS: dict[str, dict[str, str]] = {
-    "as usual": {},
-    "sorted joins": {"spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.join.preferSortMergeJoin": "true"},
-    "no compiled code": {"spark.sql.codegen.wholeStage": "false", "spark.sql.adaptive.enabled": "false"},
+    "as usual": {ADAPTIVE: "false"},
+    "sorted joins": {
+        ADAPTIVE: "false",
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+        "spark.sql.join.preferSortMergeJoin": "true",
+    },
+    "no compiled code": {ADAPTIVE: "false", "spark.sql.codegen.wholeStage": "false"},
 }
 
 
@@ -51,6 +56,16 @@ def test_same_rows_without_a_job(spark: SparkSession, call: Call, tmp_path: Path
     call("release", query=document["query"])
 
 
+def test_adaptive_plans_are_left_to_executors(spark: SparkSession, call: Call, tmp_path: Path) -> None:
+    """Spark's threads free what operators of such a plan hold, whenever a stage is done."""
+    settings = SETTINGS["sorted joins"] | {ADAPTIVE: "true", "spark.sql.adaptive.forceApply": "true"}
+    document = analyze(call, QUERIES["outer join"])
+    columns = unique(document["output"])
+    answer = write(call, document, document["root"], tmp_path / "out", columns, confs=settings)
+    assert answer["jobs"] > 0
+    assert bag(spark.read.parquet(str(tmp_path / "out"))) == bag(spark.sql(QUERIES["outer join"]))
+
+
 def test_many_rows_are_left_to_executors(call: Call, tmp_path: Path) -> None:
     document = analyze(call, f"SELECT x FROM VALUES {', '.join(f'({n})' for n in range(5001))} AS t(x) GROUP BY x")
     answer = write(call, document, document["root"], tmp_path / "out", unique(document["output"]))
@@ -61,11 +76,12 @@ def test_many_rows_are_left_to_executors(call: Call, tmp_path: Path) -> None:
 def test_memory_and_locks_are_given_back(spark: SparkSession, call: Call, tmp_path: Path) -> None:
     for number in range(3):
         document = analyze(call, QUERIES["outer join"])
-        write(call, document, document["root"], tmp_path / str(number), unique(document["output"]))
+        folder, columns = tmp_path / str(number), unique(document["output"])
+        assert write(call, document, document["root"], folder, columns, confs=SETTINGS["sorted joins"])["jobs"] == 0
         broken = {"fn": "raise_error", "args": [{"lit": "boom", "type": "string"}]}
         plan = {"op": "project", "columns": [[90, broken]], "inputs": [document["root"]]}
         with pytest.raises(RuntimeError, match="boom"):
-            write(call, document, plan, tmp_path / "broken", [[90, "x"]])
+            write(call, document, plan, tmp_path / "broken", [[90, "x"]], confs=SETTINGS["sorted joins"])
         assert not (tmp_path / "broken").exists()
         call("release", query=document["query"])
     assert spark._jvm is not None

@@ -105,6 +105,7 @@ def test_a_damaged_result_is_made_from_states(
         spark.sql(f"INSERT INTO events VALUES (2, {n}, 'n')")
         for path in root(spark).glob("*.parquet"):
             damage(path)
+        forget(spark)
         row = refresh("v")
         assert row.reason is not None, damage.__name__
         assert (row.kind, row.reason.partition(":")[0]) == ("INCREMENTAL", "STATE_LOST"), damage.__name__
@@ -115,10 +116,24 @@ def test_a_damaged_result_is_made_from_states(
         spark.sql("VACUUM INCREMENTAL VIEW v RETAIN 0 HOURS")
 
 
+def test_content_in_memory_is_written_anew_where_its_file_is_damaged(
+    spark: SparkSession, view: str, oracle: Oracle, refresh: Callable[..., Row]
+) -> None:
+    spark.sql("INSERT INTO events VALUES (2, 7, 'n')")
+    refresh("v")
+    oracle("v", BY_KEY)
+    for path in root(spark).glob("*.parquet"):
+        flipped(path)
+    spark.sql("INSERT INTO events VALUES (2, 8, 'n')")
+    assert refresh("v").kind == "INCREMENTAL"
+    oracle("v", BY_KEY)
+
+
 def test_all_at_once(spark: SparkSession, view: str, oracle: Oracle, refresh: Callable[..., Row]) -> None:
     spark.sql("INSERT INTO events VALUES (1, 1, 'n')")
     for path in (*live_states(spark), *root(spark).glob("*.parquet")):
         flipped(path)
+    forget(spark)
     spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
     try:
         spark.sql("ALTER INCREMENTAL VIEW v SET REFRESH POLICY AUTO")

@@ -97,6 +97,8 @@ class Memo:
         self.tvrs: list[Tvr] = []
         self.groups: list[Group] = []
         self.links: set[Link] = set()
+        self.news: set[int] = set()
+        """The relations of which a way to write them, a link or a key became known since somebody emptied this."""
         self._readers = readers
         self._tvr_of: dict[tuple[QueryOp, tuple[int, ...]], int] = {}
         self._group_of: dict[tuple[Op, tuple[int, ...]], int] = {}
@@ -155,14 +157,21 @@ class Memo:
             raise ValueError(f"relation {tvr} is not the same relation as {op} over {inputs}")
         if len({e for e, _ in (*relation.expressions, key) if isinstance(e, Aggregate)}) > 1:
             raise ValueError(f"relation {tvr} cannot have the parts of two aggregates")
-        relation.props = replace(relation.props, keys=relation.props.keys | props.keys)
+        self._learn_keys(relation, props.keys)
         if known is not None:
             return self._unite(tvr, known, rule)
         self._tvr_of[key] = tvr
         relation.expressions.append(key)
         relation.found.append((rule, pack))
+        self.news.add(tvr)
         self.emit("added", rule, tvr)
         return True
+
+    def _learn_keys(self, relation: Tvr, keys: frozenset[frozenset[int]]) -> None:
+        """Adds keys of a relation to those that are known."""
+        if not keys <= relation.props.keys:
+            relation.props = replace(relation.props, keys=relation.props.keys | keys)
+            self.news.add(relation.number)
 
     def _written(self, op: Op, inputs: Sequence[int]) -> str:
         """An operator over relations as text."""
@@ -175,7 +184,7 @@ class Memo:
         aggregates = {op for op, _ in (*here.expressions, *there.expressions) if isinstance(op, Aggregate)}
         if here.forms is there.forms or len(aggregates) > 1:
             return False
-        there.props = replace(there.props, keys=here.props.keys | there.props.keys)
+        self._learn_keys(there, here.props.keys)
         apart = False
         for form, group in there.forms.items():
             if self.find(here.forms.setdefault(form, group)) != self.find(group):
@@ -191,9 +200,11 @@ class Memo:
 
     def link(self, link: Link) -> bool:
         """Records a typed edge; returns False if it was known."""
-        known = link in self.links
+        if link in self.links:
+            return False
         self.links.add(link)
-        return not known
+        self.news.add(link.of)
+        return True
 
     def linked(self, kind: str, of: int) -> int | None:
         """The relation that a link of this kind leads to; None if there is none."""

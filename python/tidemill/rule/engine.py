@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeAlias
 
 from tidemill.memo.memo import Memo
 from tidemill.plan.ops import Scan
@@ -15,6 +15,8 @@ from tidemill.rule.result import Equivalent, Linked, NewForm, Result, in_words
 from tidemill.rule.rule import Rule
 from tidemill.tvr.form import Link, Span
 
+Way: TypeAlias = tuple[int, int]
+"""A relation, and the number of one of the ways to write it."""
 LEAST_SECONDS = 1.0
 """Shortest extension of exploration while something that must be found is missing."""
 
@@ -57,9 +59,11 @@ def explore(
     fresh: Callable[[int, int], None] = lambda _tvr, _index: None,
     missing: Callable[[], bool] = lambda: False,
 ) -> Explored:
-    """Applies every rule once to every way to write every relation, including those that rules add.
+    """Applies every rule to every way to write every relation, including those that rules add.
 
-    When the budget is used up, only the rules of basic packs are applied to the rest.
+    A rule is applied once more where it asked about a relation of which another way to write it, a link or a key became
+    known since. So at the end no rule has anything to add, unless the budget is used up: then only the rules of basic
+    packs are applied to the rest.
 
     Args:
         memo: already has the query's relations.
@@ -75,10 +79,11 @@ def explore(
     """
     started, fired = time.monotonic(), 0
     end = started + budget.seconds
-    worklist = deque((t.number, i) for t in memo.tvrs for i in range(len(t.expressions)))
-    queued = set(worklist)
+    pending: dict[Way, set[str] | None] = {(t.number, i): None for t in memo.tvrs for i in range(len(t.expressions))}
+    queued, questions = set(pending), _Questions()
+    memo.news.clear()
     stopped = Stopped.SATURATED
-    while worklist:
+    while pending:
         if stopped is Stopped.SATURATED:
             if len(memo.groups) > budget.groups:
                 stopped = Stopped.GROUP_LIMIT
@@ -88,27 +93,54 @@ def explore(
                 stopped = Stopped.TIME_LIMIT
             if stopped is not Stopped.SATURATED:
                 rules = [rule for rule in rules if rule.basic]
-        tvr, index = worklist.popleft()
-        op, _ = memo.tvrs[tvr].expressions[index]
+        way = next(iter(pending))
+        wanted = pending.pop(way)
+        op, _ = memo.tvrs[way[0]].expressions[way[1]]
         for rule in rules:
-            if not rule.matches(op):
+            if not rule.matches(op) or (wanted is not None and rule.name not in wanted):
                 continue
-            memo.emit("matched", rule.name, tvr)
-            if _apply(memo, rule, tvr, index):
+            memo.emit("matched", rule.name, way[0])
+            asked = set[int]()
+            if _apply(memo, rule, *way, asked):
                 fired += 1
                 if checked is not None:
                     checked(memo)
+            questions.note(way, rule.name, asked)
         found = [(t.number, i) for t in memo.tvrs for i in range(len(t.expressions)) if (t.number, i) not in queued]
         for number, i in found:
             fresh(number, i)
         queued.update(found)
-        worklist.extend(found)
+        pending.update(dict.fromkeys(found))
+        for other, names in questions.open_again(memo.news):
+            known = pending.setdefault(other, names)
+            if known is not None:
+                known |= names
+        memo.news.clear()
     memo.emit("stopped", "", 0, stopped)
     return Explored(fired, time.monotonic() - started, stopped)
 
 
-def _apply(memo: Memo, rule: Rule, tvr: int, index: int) -> bool:
+class _Questions:
+    """Remembers which rule asked about which relation, as answers may come out differently later."""
+
+    def __init__(self) -> None:
+        self._asked: dict[int, dict[Way, set[str]]] = {}
+
+    def note(self, way: Way, rule: str, asked: Iterable[int]) -> None:
+        """Notes that a rule, applied to a way to write a relation, asked about these relations."""
+        for number in asked:
+            self._asked.setdefault(number, {}).setdefault(way, set()).add(rule)
+
+    def open_again(self, news: Iterable[int]) -> Iterator[tuple[Way, set[str]]]:
+        """Yields the ways, each with the names of the rules, that asked about one of these relations."""
+        for number in sorted(news):
+            yield from self._asked.pop(number, {}).items()
+
+
+def _apply(memo: Memo, rule: Rule, tvr: int, index: int, asked: set[int]) -> bool:
     """Applies a rule to one way to write a relation, for every interval; returns True if it found something new.
+
+    `asked`: gets the relations that the rule asked about.
 
     A rule's result depends only on what changes within the interval (Tempura 5.4, translational symmetry). So its body
     runs once for all equal intervals, and its results are placed at the times of each.
@@ -122,7 +154,7 @@ def _apply(memo: Memo, rule: Rule, tvr: int, index: int) -> bool:
         for span in tuple(memo.spans(tvr)):
             alike = _what_happens(memo, tvr, span)
             if alike not in known:
-                known[alike] = tuple(rule.body(Match(memo, tvr, op, inputs, span)))
+                known[alike] = tuple(rule.body(Match(memo, tvr, op, inputs, span, asked)))
             for result in known[alike]:
                 results.append((span, result, _add(memo, rule, pack, tvr, span, result)))
     except Exception as error:

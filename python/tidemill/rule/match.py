@@ -47,20 +47,27 @@ class Relation:
     Answers hold for the interval of the match, which a rule names only by symbols: old, new, delta.
     """
 
-    def __init__(self, memo: Memo, number: int, span: Span) -> None:
+    def __init__(self, memo: Memo, number: int, span: Span, asked: set[int] | None = None) -> None:
         self._memo = memo
         self._span = span
+        self._asked = set[int]() if asked is None else asked
         self.number = number
 
     @property
     def props(self) -> Props:
-        """Derived properties."""
+        """Derived properties. Of keys more may become known later: see `keys`."""
         return self._memo.tvrs[self.number].props
+
+    @property
+    def keys(self) -> frozenset[frozenset[int]]:
+        """The keys that are known; the rule is asked again if more are."""
+        self._asked.add(self.number)
+        return self.props.keys
 
     @property
     def columns(self) -> tuple[int, ...]:
         """Column ids."""
-        return self.props.columns
+        return self._memo.tvrs[self.number].props.columns
 
     @property
     def changed(self) -> bool:
@@ -121,15 +128,25 @@ class Side:
 class Match(Generic[Matched]):
     """A relation written with an operator that a rule matches, over an interval (by default the whole timeline).
 
-    `op`: that operator. Some methods apply to matches of one operator only, as the type of their `self` says.
+    `op`: that operator. Some methods apply to matches of one operator only, as the type of their `self` says. `asked`:
+    gets the relations of which the rule asked for what may become known later: ways to write them, links, keys.
     """
 
-    def __init__(self, memo: Memo, tvr: int, op: Matched, inputs: tuple[int, ...], span: Span | None = None) -> None:
+    def __init__(
+        self,
+        memo: Memo,
+        tvr: int,
+        op: Matched,
+        inputs: tuple[int, ...],
+        span: Span | None = None,
+        asked: set[int] | None = None,
+    ) -> None:
         self._memo = memo
         self._span = span or memo.timeline.whole
+        self._asked = set[int]() if asked is None else asked
         self.op = op
-        self.relation = Relation(memo, tvr, self._span)
-        self.inputs = tuple(Relation(memo, i, self._span) for i in inputs)
+        self.relation = self._relation(tvr)
+        self.inputs = tuple(map(self._relation, inputs))
 
     @property
     def query(self) -> Query:
@@ -149,6 +166,7 @@ class Match(Generic[Matched]):
 
     def written(self, relation: Relation, operator: type[Operator]) -> Iterator[tuple[Operator, tuple[Relation, ...]]]:
         """The known ways to write a relation with this operator: the operator and its inputs."""
+        self._asked.add(relation.number)
         for op, inputs in self._memo.tvrs[relation.number].expressions:
             if isinstance(op, operator):
                 yield op, tuple(map(self._relation, inputs))
@@ -279,6 +297,7 @@ class Match(Generic[Matched]):
 
     def ways(self, relation: Relation) -> Iterator[tuple[QueryOp, tuple[Relation, ...]]]:
         """All known ways to write a relation, the original one first."""
+        self._asked.add(relation.number)
         for op, inputs in tuple(self._memo.tvrs[relation.number].expressions):
             yield op, tuple(map(self._relation, inputs))
 
@@ -292,6 +311,7 @@ class Match(Generic[Matched]):
 
     def linked(self, kind: str, relation: Relation) -> Relation | None:
         """The relation that a link of this kind leads to; None if there is none."""
+        self._asked.add(relation.number)
         found = self._memo.linked(kind, relation.number)
         return None if found is None else self._relation(found)
 
@@ -300,7 +320,7 @@ class Match(Generic[Matched]):
         return Linked(KEPT, relation.number)
 
     def _relation(self, number: int) -> Relation:
-        return Relation(self._memo, number, self._span)
+        return Relation(self._memo, number, self._span, self._asked)
 
     # -- results ------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import org.apache.spark.rdd.{EmptyRDD, RDD}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression
 import org.apache.spark.sql.execution.SparkPlan
-import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanHelper
+import org.apache.spark.sql.execution.adaptive.{AdaptiveSparkPlanExec, AdaptiveSparkPlanHelper}
 
 /**
  * Tasks in the thread of the driver that asks for them, where all that they read is a few rows in its memory
@@ -36,8 +36,15 @@ object DriverTasks extends AdaptiveSparkPlanHelper {
   /** What `task` makes of each partition of rows that `plan` gives, by a job or without one. */
   def run[T: ClassTag](
       plan: SparkPlan, rows: RDD[InternalRow], task: (TaskContext, Iterator[InternalRow]) => T): Seq[T] =
-    if (inMemory(rows).exists(_ <= Most) && !callsPython(plan)) here(rows, task)
-    else rows.sparkContext.runJob(rows, task).toSeq
+    if (isShared(plan) || callsPython(plan) || !inMemory(rows).exists(_ <= Most)) {
+      rows.sparkContext.runJob(rows, task).toSeq
+    } else here(rows, task)
+
+  /**
+   * An adaptive plan belongs to threads of its own, too: where a stage of it is done, one of them frees what the
+   * operators hold. Tasks of executors have copies of the operators; these here have not.
+   */
+  private def isShared(plan: SparkPlan): Boolean = plan.isInstanceOf[AdaptiveSparkPlanExec]
 
   /** Only executors are sure to have what the functions of a user in Python need. */
   private def callsPython(plan: SparkPlan): Boolean =
