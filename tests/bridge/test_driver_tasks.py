@@ -73,18 +73,25 @@ def test_many_rows_are_left_to_executors(call: Call, tmp_path: Path) -> None:
     assert answer["rows"] == 5001
 
 
-def test_memory_and_locks_are_given_back(spark: SparkSession, call: Call, tmp_path: Path) -> None:
-    for number in range(3):
-        document = analyze(call, QUERIES["outer join"])
-        folder, columns = tmp_path / str(number), unique(document["output"])
-        assert write(call, document, document["root"], folder, columns, confs=SETTINGS["sorted joins"])["jobs"] == 0
-        broken = {"fn": "raise_error", "args": [{"lit": "boom", "type": "string"}]}
-        plan = {"op": "project", "columns": [[90, broken]], "inputs": [document["root"]]}
-        with pytest.raises(RuntimeError, match="boom"):
-            write(call, document, plan, tmp_path / "broken", [[90, "x"]], confs=SETTINGS["sorted joins"])
-        assert not (tmp_path / "broken").exists()
-        call("release", query=document["query"])
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_what_tasks_held_is_given_back(spark: SparkSession, call: Call, tmp_path: Path, settings: str) -> None:
+    """Memory, locks of broadcasts, and the thread, which is no task's afterwards; also where a task fails."""
     assert spark._jvm is not None
     env: Any = spark._jvm.org.apache.spark.SparkEnv.get()
+    known = env.blockManager().blockInfoManager()
+    broken = {"fn": "raise_error", "args": [{"lit": "boom", "type": "string"}]}
+    document = analyze(call, QUERIES["outer join" if settings == "sorted joins" else "join"])
+    columns = unique(document["output"])
+    answer = write(call, document, document["root"], tmp_path / "done", columns, confs=SETTINGS[settings])
+    assert answer["jobs"] == 0
+    locks = known.getNumberOfMapEntries() - known.size()
+    for number in range(3):
+        write(call, document, document["root"], tmp_path / str(number), columns, confs=SETTINGS[settings])
+        plan = {"op": "project", "columns": [[90, broken]], "inputs": [document["root"]]}
+        with pytest.raises(RuntimeError, match="boom"):
+            write(call, document, plan, tmp_path / "broken", [[90, "x"]], confs=SETTINGS[settings])
+        assert not (tmp_path / "broken").exists()
     assert env.memoryManager().executionMemoryUsed() == 0
+    assert known.getNumberOfMapEntries() - known.size() == locks, "a task has an entry as long as it may hold locks"
     assert spark._jvm.org.apache.spark.TaskContext.get() is None
+    call("release", query=document["query"])

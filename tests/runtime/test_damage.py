@@ -129,6 +129,21 @@ def test_content_in_memory_is_written_anew_where_its_file_is_damaged(
     oracle("v", BY_KEY)
 
 
+def test_the_judge_of_a_view_reads_the_files_of_the_view_below(
+    spark: SparkSession, view: str, refresh: Callable[..., Row]
+) -> None:
+    """Not what the process still knows of them."""
+    spark.sql("CREATE INCREMENTAL VIEW above SCHEDULE (ON DEMAND) AS SELECT * FROM v")
+    spark.sql("INSERT INTO events VALUES (2, 7, 'n')")
+    refresh("v")
+    refresh("above")
+    assert spark.sql("VERIFY INCREMENTAL VIEW above").collect()[0].matches
+    for path in root(spark).glob("*.parquet"):
+        flipped(path)
+    with pytest.raises(Exception, match=r"(?i)checksum"):
+        spark.sql("VERIFY INCREMENTAL VIEW above").collect()
+
+
 def test_all_at_once(spark: SparkSession, view: str, oracle: Oracle, refresh: Callable[..., Row]) -> None:
     spark.sql("INSERT INTO events VALUES (1, 1, 'n')")
     for path in (*live_states(spark), *root(spark).glob("*.parquet")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -79,8 +80,9 @@ def explore(
     """
     started, fired = time.monotonic(), 0
     end = started + budget.seconds
-    pending: dict[Way, set[str] | None] = {(t.number, i): None for t in memo.tvrs for i in range(len(t.expressions))}
-    queued, questions = set(pending), _Questions()
+    first = [(t.number, i) for t in memo.tvrs for i in range(len(t.expressions))]
+    pending: OrderedDict[Way, set[str] | None] = OrderedDict.fromkeys(first)  # by names of rules; None: all
+    queued, questions = set(first), _Questions()
     memo.news.clear()
     stopped = Stopped.SATURATED
     while pending:
@@ -93,8 +95,7 @@ def explore(
                 stopped = Stopped.TIME_LIMIT
             if stopped is not Stopped.SATURATED:
                 rules = [rule for rule in rules if rule.basic]
-        way = next(iter(pending))
-        wanted = pending.pop(way)
+        way, wanted = pending.popitem(last=False)
         op, _ = memo.tvrs[way[0]].expressions[way[1]]
         for rule in rules:
             if not rule.matches(op) or (wanted is not None and rule.name not in wanted):

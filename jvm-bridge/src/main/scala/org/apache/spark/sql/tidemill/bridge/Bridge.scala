@@ -18,8 +18,8 @@ import org.apache.spark.sql.tidemill.step.RunMetrics
 /**
  * What Python calls. Each method takes a session and a JSON request, and answers `{"ok": ...}` or
  * `{"failure": number, "class", "condition", "message", "causes": [text]}`; it throws nothing, because an exception would
- * cross py4j as text only. Both have "jobs" and "cpu_ms" if Spark jobs ran, whoever started them: Delta reads its logs
- * with jobs where a query is analysed or a source is pinned.
+ * cross py4j as text only. Both have "jobs" and "cpu_ms" if Spark jobs ran, whoever started them, or tasks in the
+ * driver: Delta reads its logs with jobs where a query is analysed or a source is pinned.
  */
 object Bridge {
 

@@ -44,7 +44,7 @@ final class QueryAtPositions(session: SparkSession, query: Query, request: JValu
   /** The content at a position, under the names that the query has for the leaf's columns. */
   private def at(leaf: LeafNode, number: Int, position: JValue): LogicalPlan = {
     val read = readings.getOrElseUpdate(number, {
-        val snapshot = Sources.snapshot(session, leaf, query.sources(number).fields, position)
+        val snapshot = Sources.snapshot(session, leaf, query.sources(number).fields, position, memory = false)
         if (snapshot.resolved) snapshot else session.sessionState.analyzer.execute(snapshot)
       })
     val (list, below) = read match {

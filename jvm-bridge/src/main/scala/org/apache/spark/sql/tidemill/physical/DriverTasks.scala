@@ -7,7 +7,7 @@ import scala.reflect.ClassTag
 
 import org.apache.spark.{NarrowDependency, Partition, SparkEnv, TaskContext, TaskContextImpl}
 import org.apache.spark.executor.TaskMetrics
-import org.apache.spark.memory.TaskMemoryManager
+import org.apache.spark.memory.{MemoryMode, TaskMemoryManager}
 import org.apache.spark.rdd.{EmptyRDD, RDD}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression
@@ -63,10 +63,12 @@ object DriverTasks extends AdaptiveSparkPlanHelper {
   }
 
   private def here[T](rows: RDD[InternalRow], task: (TaskContext, Iterator[InternalRow]) => T): Seq[T] = {
-    val began = threads.getCurrentThreadCpuTime
+    val began = cpuTime
     try rows.partitions.toSeq.map(one(rows, _, task))
-    finally spent.set(spent.get + (threads.getCurrentThreadCpuTime - began))
+    finally spent.set(spent.get + (cpuTime - began))
   }
+
+  private def cpuTime: Long = if (threads.isCurrentThreadCpuTimeSupported) threads.getCurrentThreadCpuTime else 0L
 
   /** As Spark's executor carries out a task: with memory and locks of its own, which end with it. */
   private def one[T](
@@ -99,8 +101,9 @@ object DriverTasks extends AdaptiveSparkPlanHelper {
       context.markTaskCompleted(None)
       made
     } finally {
+      // "This task" is the one that the thread has.
+      MemoryMode.values.foreach(env.blockManager.memoryStore.releaseUnrollMemoryForThisTask(_))
       TaskContext.unset()
-      env.blockManager.memoryStore.releaseUnrollMemoryForThisTask(env.memoryManager.tungstenMemoryMode)
       env.blockManager.releaseAllLocksForTask(attempt)
       memory.cleanUpAllAllocatedMemory()
     }

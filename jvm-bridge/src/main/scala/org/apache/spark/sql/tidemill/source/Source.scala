@@ -42,6 +42,11 @@ private[tidemill] trait Source {
   /** The content at `position`. */
   def snapshot(session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, position: JValue): LogicalPlan
 
+  /** The same rows, if all of them are in this process's memory: for steps, never for whoever judges files. */
+  def inMemory(
+      session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, position: JValue): Option[LogicalPlan] =
+    None
+
   /** What changed after `from` up to `to`: output = `fields`, then the count. */
   def changes(
       session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, fields: Seq[String],

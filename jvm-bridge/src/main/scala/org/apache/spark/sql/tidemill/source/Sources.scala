@@ -26,11 +26,19 @@ object Sources {
     case leaf => static(leaf, s"${leaf.nodeName} cannot tell changes")
   }
 
-  /** The leaf at `position`: output = `fields` in this order. Null as position: as the leaf itself reads. */
-  def snapshot(session: SparkSession, relation: LogicalPlan, fields: Seq[String], position: JValue): LogicalPlan = {
+  /**
+   * The leaf at `position`: output = `fields` in this order. Null as position: as the leaf itself reads. `memory`: rows
+   * that are known in memory need not be read from files.
+   */
+  def snapshot(
+      session: SparkSession, relation: LogicalPlan, fields: Seq[String], position: JValue, memory: Boolean)
+      : LogicalPlan = {
+    def at(source: Source, leaf: LogicalRelation, files: HadoopFsRelation): LogicalPlan =
+      Option.when(memory)(source.inMemory(session, leaf, files, position)).flatten
+        .getOrElse(source.snapshot(session, leaf, files, position))
     val plan = relation match {
       case leaf @ LogicalRelation(files: HadoopFsRelation, _, _, _, _) if Json.present(position) =>
-        of(leaf, files).fold(_ => fresh(leaf), _.snapshot(session, leaf, files, position))
+        of(leaf, files).fold(_ => fresh(leaf), at(_, leaf, files))
       case leaf => fresh(leaf)
     }
     Project(SignedRows.pick(plan, fields), plan)

@@ -187,20 +187,29 @@ private[tidemill] object ViewSource extends Source {
 
   def snapshot(session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, position: JValue): LogicalPlan = {
     val conf = HadoopSettings.of(session)
+    val (listed, vectors) = content(leaf, files, position, conf)
+    // what still had the table's name would be bound to its newest run: see ReadNewestRun
+    val relation =
+      leaf.copy(relation = reading(session, files, listed, files.schema), catalogTable = None).newInstance()
+    LiveRows.of(relation, vectors, conf)
+  }
+
+  override def inMemory(
+      session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, position: JValue): Option[LogicalPlan] = {
+    val (listed, vectors) = content(leaf, files, position, HadoopSettings.of(session))
+    Option.when(vectors.forall(_._2.isEmpty))(listed.map(_.getPath.toString))
+      .flatMap(RowsInMemory.of(_, files.schema))
+      .map(FewRows.relation(_, files.schema))
+  }
+
+  /** The files of the content at a position; by path the rows of each that have left. */
+  private def content(leaf: LogicalRelation, files: HadoopFsRelation, position: JValue, conf: Configuration)
+      : (Seq[FileStatus], Seq[(String, Option[DeletionVector])]) = {
     val root = files.location.rootPaths.head
     val run = entry(root, Json.long(position, "run"), conf)
     check(leaf, files, root, run, conf)
-    val listed = filesOf(run \ "files", root, conf)
     val vectors = itemsOf(run \ "files", root, conf).map(f => Json.text(f, "path") -> DeletionVector.of(f))
-    val whole = vectors.forall(_._2.isEmpty)
-    (if (whole) RowsInMemory.of(listed.map(_.getPath.toString), files.schema) else None) match {
-      case Some(known) => FewRows.relation(known, files.schema)
-      case None =>
-        // what still had the table's name would be bound to its newest run: see ReadNewestRun
-        val relation =
-          leaf.copy(relation = reading(session, files, listed, files.schema), catalogTable = None).newInstance()
-        LiveRows.of(relation, vectors, conf)
-    }
+    (filesOf(run \ "files", root, conf), vectors)
   }
 
   def changes(

@@ -16,7 +16,6 @@ import org.apache.spark.sql.tidemill.base.Json
 import org.apache.spark.sql.tidemill.physical.RuntimeFilters
 import org.apache.spark.sql.tidemill.query.{Query, SourceInfo}
 import org.apache.spark.sql.tidemill.source.{Copies, Sources}
-import org.apache.spark.sql.tidemill.view.{FewRows, LiveRows, RowsInMemory}
 import org.apache.spark.sql.types._
 
 import org.json4s._
@@ -99,7 +98,7 @@ final class Decoder(session: SparkSession, query: Query) {
         }
         Decoded(leaf, columns.map { case (c, field) => c -> leaf.output(info.position(field)) })
       case position =>
-        renamed(Sources.snapshot(session, info.leaf, columns.map(_._2), position), columns.map(_._1))
+        renamed(Sources.snapshot(session, info.leaf, columns.map(_._2), position, memory = true), columns.map(_._1))
     }
   }
 
@@ -127,28 +126,9 @@ final class Decoder(session: SparkSession, query: Query) {
     val told = Seq("path_column" -> ListedParquet.ListedPath, "row_column" -> ParquetFileFormat.ROW_INDEX).flatMap {
       case (name, field) => Some(wire \ name).collect { case JInt(id) => id.toInt -> field }
     }
-    val schema = StructType(columns.map(_._2))
-    // What is in memory are all rows of a file, those that have left since among them.
-    val whole = listed.forall(_.vector.isEmpty)
-    val paths = listed.map(_.path)
-    (if (whole) RowsInMemory.of(query.id, paths, schema) else None) match {
-      case None =>
-        val rows = ListedParquet.rows(session, listed, schema, told.nonEmpty)
-        val plain = columns.map(_._1).zip(rows.output)
-        if (told.isEmpty) Decoded(rows, plain)
-        else {
-          val metadata = LiveRows.metadataOf(rows)
-          computed(plain ++ told.map { case (id, field) => id -> LiveRows.field(metadata, field) }, rows)
-        }
-      case Some(known) if told.isEmpty =>
-        val rows = FewRows.relation(known, schema)
-        Decoded(rows, columns.map(_._1).zip(rows.output))
-      case Some(known) =>
-        val rows = FewRows.placed(paths, known, schema)
-        val places = Map(ListedParquet.ListedPath -> 2, ParquetFileFormat.ROW_INDEX -> 1)
-        val read = told.map { case (id, field) => id -> rows.output(rows.output.length - places(field)) }
-        Decoded(rows, columns.map(_._1).zip(rows.output) ++ read)
-    }
+    val (rows, values) = ListedParquet.read(session, query.id, listed, StructType(columns.map(_._2)), told.map(_._2))
+    if (told.isEmpty) Decoded(rows, columns.map(_._1).zip(rows.output))
+    else computed((columns.map(_._1) ++ told.map(_._1)).zip(values), rows)
   }
 
   private def empty(wire: JValue): Decoded = {

@@ -9,7 +9,7 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources._
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.tidemill.base.{HadoopSettings, Json}
-import org.apache.spark.sql.tidemill.view.{DeletionVector, LiveRows}
+import org.apache.spark.sql.tidemill.view.{DeletionVector, FewRows, LiveRows, RowsInMemory}
 import org.apache.spark.sql.types.{StringType, StructField, StructType}
 
 import org.json4s.JValue
@@ -71,6 +71,29 @@ final class ListedParquet extends ParquetFileFormat {
 
 object ListedParquet {
   val ListedPath = "listed_path"
+
+  /**
+   * The rows of these files that have not left, from memory if a run with this query, or any, has left them all there;
+   * and for each row the columns of `schema`, then what `told` names: [[ListedPath]], or the row's number in its file.
+   */
+  def read(session: SparkSession, query: Long, files: Seq[ListedFile], schema: StructType, told: Seq[String])
+      : (LogicalPlan, Seq[Expression]) = {
+    // What is in memory are all rows of a file, those that have left since among them.
+    val whole = files.forall(_.vector.isEmpty)
+    val known = if (whole) RowsInMemory.of(query, files.map(_.path), schema) else None
+    known match {
+      case Some(found) if told.isEmpty =>
+        val plan = FewRows.relation(found, schema)
+        (plan, plan.output)
+      case Some(found) =>
+        val (plan, path, row) = FewRows.placed(files.map(_.path), found, schema)
+        val places = Map(ListedPath -> path, ParquetFileFormat.ROW_INDEX -> row)
+        (plan, plan.output.take(schema.length) ++ told.map(places))
+      case None =>
+        val plan = rows(session, files, schema, told.nonEmpty)
+        (plan, plan.output.take(schema.length) ++ told.map(LiveRows.field(LiveRows.metadataOf(plan), _)))
+    }
+  }
 
   /** The rows of exactly these files that have not left; the schema is taken as given. */
   def rows(

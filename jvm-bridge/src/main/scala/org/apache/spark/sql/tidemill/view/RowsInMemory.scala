@@ -31,7 +31,7 @@ object FewRows {
   }
 
   /** The same with two columns more: the path of the row's file, and the number of the row in it, from 0 on. */
-  def placed(paths: Seq[String], files: Seq[FewRows], asked: StructType): LocalRelation = {
+  def placed(paths: Seq[String], files: Seq[FewRows], asked: StructType): (LogicalPlan, Attribute, Attribute) = {
     val stored = attributes(files)
     val columns = picked(stored, asked)
     val read = columns.map(a => stored.indexOf(a) -> a.dataType)
@@ -41,7 +41,8 @@ object FewRows {
         InternalRow.fromSeq(read.map { case (i, dataType) => row.get(i, dataType) } :+ told :+ number.toLong)
       }
     }
-    LocalRelation(columns :+ AttributeReference("path", StringType)() :+ AttributeReference("row", LongType)(), rows)
+    val (path, row) = (AttributeReference("path", StringType)(), AttributeReference("row", LongType)())
+    (LocalRelation(columns :+ path :+ row, rows), path, row)
   }
 
   private def attributes(files: Seq[FewRows]): Seq[AttributeReference] =
