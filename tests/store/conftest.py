@@ -43,7 +43,9 @@ class Store:
         return answer["positions"][0], answer["changes"][0]
 
     def snapshot(self, name: str, fields: Sequence[str], at: Any) -> DataFrame:
-        plan = self._scala.source.Sources.snapshot(self._session, self._leaf(name), self._seq(fields), self._json(at))
+        plan = self._scala.source.Sources.snapshot(
+            self._session, self._leaf(name), self._seq(fields), self._json(at), False
+        )
         return self._frame(plan)
 
     def changes(self, name: str, fields: Sequence[str], since: Any, to: Any) -> DataFrame:
