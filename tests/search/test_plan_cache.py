@@ -138,6 +138,15 @@ def test_the_plan_that_was_not_used_for_longest_goes(monkeypatch: pytest.MonkeyP
     assert planner.searches(one, three, two) == 1
 
 
+def test_only_runs_that_a_choice_depends_on_count() -> None:
+    """The choice between full and incremental, which AUTO makes once both were measured."""
+    full, changed = PastRun("FULL", 1000.0, 2000.0), PastRun("INCREMENTAL", 1000.0, 2000.0)
+    planner = Planner()
+    assert planner.searches(*(request(policy="STRICT", past=Past(runs)) for runs in ([full], [changed, full]))) == 1
+    assert planner.searches(*(request(policy="AUTO", past=Past(runs)) for runs in ([], [changed]))) == 1
+    assert planner.searches(*(request(policy="AUTO", past=Past(runs)) for runs in ([full], [changed, full]))) == 2
+
+
 def test_files_of_a_source_count_as_sizes() -> None:
     planner = Planner()
     few, more, many = (request({0: change(files=files)}) for files in (2.0, 3.0, 80.0))

@@ -8,17 +8,17 @@ Positions and files are bound into a plan later, so they do not matter.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from statistics import median
-from threading import Lock
 from typing import Any, TypeAlias
 
 from tidemill.cost.models import cost_model
 from tidemill.plan.change import SourceChange
 from tidemill.plan.query import Query
+from tidemill.recent import Recent
+from tidemill.search.contract.past import PastRun
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.contract.run_plan import RunPlan
 from tidemill.search.keep.compaction import may_compact
@@ -42,8 +42,7 @@ PlanSearch: TypeAlias = Callable[[PlanRequest], RunPlan]
 class PlanCache:
     """Plans by the requests they were made for. Thread-safe; two threads may search for the same plan at once."""
 
-    _known: OrderedDict[str, tuple[RequestSizes, RunPlan]] = field(default_factory=OrderedDict)
-    _lock: Lock = field(default_factory=Lock)
+    _known: Recent[str, tuple[RequestSizes, RunPlan]] = field(default_factory=lambda: Recent(PLANS))
 
     def plan(self, request: PlanRequest, search: PlanSearch) -> RunPlan:
         """The plan of a run: that of an earlier similar run, or what `search` finds.
@@ -53,19 +52,13 @@ class PlanCache:
         if request.ahead or request.between or may_compact(request, {}):
             return search(request)  # the plan of such a run is about this very moment
         kind, sizes = _kind(request), dict(_sizes(request))
-        with self._lock:
-            known = self._known.get(kind)
-            if known is not None and _near(known[0], sizes) and not may_compact(request, known[1].asked):
-                self._known.move_to_end(kind)
-                return known[1]
+        known = self._known.get(kind)
+        if known is not None and _near(known[0], sizes) and not may_compact(request, known[1].asked):
+            return known[1]
         found = search(request)
         if any(step.mode == "compact" for step in found.steps):
             return found
-        with self._lock:
-            self._known[kind] = sizes, found
-            self._known.move_to_end(kind)
-            while len(self._known) > PLANS:
-                self._known.popitem(last=False)
+        self._known.put(kind, (sizes, found))
         return found
 
 
@@ -82,7 +75,7 @@ def _kind(request: PlanRequest) -> str:
         "rows": request.rows is None,
         "layout": request.layout and (request.layout.keys, request.layout.marks, request.layout.merged > 0),
         "model": model,
-        "past": sorted({run.kind for run in request.past.runs}),
+        "past": sorted({run.kind for run in _compared(request)}),
     }
     return sha256("\n".join(f"{name}: {_text(told[name])}" for name in sorted(told)).encode()).hexdigest()
 
@@ -103,6 +96,14 @@ def _without_sizes(query: Query) -> list[str]:
     expressions = (e for _, e in sorted(query.expressions.items()))
     parts = (*sources, *columns, *expressions, query.root, query.output, dict(query.findings))
     return list(map(_text, parts))
+
+
+def _compared(request: PlanRequest) -> list[PastRun]:
+    """The earlier runs that a plan may depend on: only full ones unless the policy is AUTO, and none without those."""
+    runs = request.past.runs
+    if not any(run.kind == "FULL" for run in runs):
+        return []
+    return [run for run in runs if run.kind == "FULL" or request.policy == "AUTO"]
 
 
 def _happened(change: SourceChange) -> tuple[object, ...]:
@@ -131,7 +132,7 @@ def _sizes(request: PlanRequest) -> Iterator[tuple[str, float]]:
         yield f"files of the content, by {FEW:.0f}", request.layout.files * FEW
     yield "held", request.held_rows
     for kind in ("FULL", "INCREMENTAL"):
-        ratios = [r.measured / r.estimated for r in request.past.runs if r.kind == kind and r.estimated > 0]
+        ratios = [r.measured / r.estimated for r in _compared(request) if r.kind == kind and r.estimated > 0]
         if ratios:
             yield f"measured {kind}, by {FEW:.0f} squared", median(ratios) * FEW * FEW
 
