@@ -14,7 +14,7 @@ private[spark] class GuardedServer(door: AnyRef, client: PythonClient, token: St
   extends JavaServer(door, 0, 0, 0, null, client, token) {
 
   override protected def createConnection(gateway: Gateway, socket: Socket): Py4JServerConnection = {
-    val connection = new GuardedConnection(gateway, socket, client, this, token)
+    val connection = new GuardedConnection(gateway, NoDelay.of(socket), client, this, token)
     connection.startServerConnection()
     connection
   }

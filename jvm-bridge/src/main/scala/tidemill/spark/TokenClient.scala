@@ -1,6 +1,6 @@
 package tidemill.spark
 
-import java.net.InetAddress
+import java.net.{InetAddress, Socket}
 import javax.net.SocketFactory
 
 import py4j.{CallbackClient, Gateway, GatewayServer, Py4JPythonClient, PythonClient}
@@ -10,6 +10,8 @@ private[spark] class TokenClient(port: Int, address: InetAddress, token: String)
   extends PythonClient(
     null, null, port, address, CallbackClient.DEFAULT_MIN_CONNECTION_TIME,
     CallbackClient.DEFAULT_MIN_CONNECTION_TIME_UNIT, SocketFactory.getDefault, null, true, 0, token) {
+
+  override protected def startClientSocket(): Socket = NoDelay.of(super.startClientSocket())
 
   override def copyWith(pythonAddress: InetAddress, pythonPort: Int): Py4JPythonClient =
     new TokenClient(pythonPort, pythonAddress, token).insteadOf(this)
@@ -26,11 +28,17 @@ private[spark] class TokenClient(port: Int, address: InetAddress, token: String)
 /** PySpark's callback server asks for no token: every local process could call any method of any of its objects. */
 object CallbackGuard {
 
-  /** Has all calls of PySpark's gateway to Python bring this token, wherever Python says that it listens. */
+  /**
+   * Has all calls of PySpark's gateway to Python bring this token, wherever Python says that it listens. Its connections
+   * wait for nothing from now on; see [[NoDelay]].
+   */
   def install(server: GatewayServer, token: String): Unit = {
     val gateway = server.getGateway
+    server.addListener(NoDelay)
     val guarded = gateway.getCallbackClient match {
-      case old: PythonClient => new TokenClient(old.getPort, old.getAddress, token).insteadOf(old)
+      case old: PythonClient =>
+        Option(old.getPerThreadConnection).foreach(known => NoDelay.of(known.getSocket))
+        new TokenClient(old.getPort, old.getAddress, token).insteadOf(old)
       case old: CallbackClient => new CallbackClient(old.getPort, old.getAddress, token) // PYSPARK_PIN_THREAD=false
     }
     // py4j has a setter only for the port.
