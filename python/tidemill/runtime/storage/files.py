@@ -42,6 +42,26 @@ def _status(found: Mapping[str, Any]) -> Status:
     return Status(found["path"], found["bytes"], found["modified"], found["folder"], bool(found.get("link")))
 
 
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What lies at the location of a view: `location` with scheme, `text` of its first file (None: no such file), its
+    last committed run with the text of the entry, and the `numbers` of the numbered files in a folder, ascending."""
+
+    location: str
+    text: str | None
+    newest: tuple[int, str] | None
+    numbers: Sequence[int]
+
+
+def _numbers(listed: Iterable[Status]) -> Sequence[int]:
+    matches = (_NUMBERED.match(s.name) for s in listed)
+    return sorted(int(m[1]) for m in matches if m)
+
+
+def _newest(found: Mapping[str, Any] | None) -> tuple[int, str] | None:
+    return None if found is None else (int(found["run"]), str(found["text"]))
+
+
 def child(folder: str, *names: str) -> str:
     """Returns a path below `folder`."""
     return "/".join((folder.rstrip("/"), *names))
@@ -116,13 +136,26 @@ class Files:
 
     def numbers(self, folder: str) -> Sequence[int]:
         """Returns the numbers of the numbered files in a folder, ascending."""
-        matches = (_NUMBERED.match(s.name) for s in self.list(folder))
-        return sorted(int(m[1]) for m in matches if m)
+        return _numbers(self.list(folder))
+
+    def opening(self, location: str, file: str, folder: str) -> Opening:
+        """Returns what lies at a location, in one call: the text of `file` and the numbers in `folder`."""
+        qualified, text, newest, listed = self._each(
+            {"do": "qualify", "path": location},
+            {"do": "read", "path": child(location, file)},
+            {"do": "newest", "path": location},
+            {"do": "list", "path": child(location, folder), "recursive": False},
+        )
+        return Opening(str(qualified), text, _newest(newest), _numbers(map(_status, listed)))
+
+    def read_and_list(self, path: str, folder: str) -> tuple[str | None, Sequence[Status]]:
+        """Returns what `read` says of a path and then `list` of a folder, in one call."""
+        text, listed = self._each({"do": "read", "path": path}, {"do": "list", "path": folder, "recursive": False})
+        return text, [_status(s) for s in listed]
 
     def newest_entry(self, location: str) -> tuple[int, str] | None:
         """Returns the last committed run at a location, and the text of its entry; None if there is none."""
-        found = self._do("newest", path=location)
-        return None if found is None else (int(found["run"]), str(found["text"]))
+        return _newest(self._do("newest", path=location))
 
     def mkdirs(self, path: str) -> None:
         self._do("mkdirs", path=path)
@@ -160,6 +193,10 @@ class Files:
     def qualify(self, path: str) -> str:
         """Returns the path with scheme and absolute."""
         return str(self._do("qualify", path=path))
+
+    def _each(self, *operations: Mapping[str, Any]) -> Sequence[Any]:
+        answers: Sequence[Any] = self._do("each", each=list(operations))
+        return answers
 
     def _do(self, what: str, **arguments: Any) -> Any:
         return self.jvm.invoke("files", {"do": what, **arguments})

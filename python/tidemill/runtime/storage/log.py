@@ -84,7 +84,10 @@ class Log(Generic[E]):
 
     def newest(self) -> E | None:
         """Returns the last committed entry; None if the log is empty. Raises DamagedError."""
-        found = self._files.newest_entry(self._location)
+        return self.opened(self._files.newest_entry(self._location))
+
+    def opened(self, found: tuple[int, str] | None) -> E | None:
+        """Returns the last committed entry, of which this is the run with its text. Raises as `newest`."""
         if found is None:
             return None
         run, text = found

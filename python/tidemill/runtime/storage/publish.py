@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from tidemill.runtime.storage.files import Files, child
+from tidemill.runtime.storage.files import Files, Status, child
 
 FOLDER = "_spark_metadata"
 KEPT = 2
@@ -52,20 +52,24 @@ def _uri(path: str) -> str:
     return (f"{scheme}:" if scheme else "") + quote(rest, safe="/:@!$&'()*+,;=~-._")
 
 
-def published(files: Files, location: str) -> int | None:
-    """Returns the run that plain readers see; None if none was published."""
-    runs = _manifests(files, location)
-    return max(runs) if runs else None
+def published(
+    files: Files, location: str, run: int | None = None, live: Sequence[Mapping[str, Any]] = ()
+) -> int | None:
+    """Returns the run that plain readers see; None if none was published.
 
-
-def remove_damaged(files: Files, location: str, run: int, live: Sequence[Mapping[str, Any]]) -> None:
-    """Removes the manifest of a run that does not show these files, so that it is published again. A long one is not
-    looked at: the next run replaces it."""
-    if len(live) <= LOOKED_AT:
-        path = child(location, FOLDER, f"{run}.compact")
-        shown = files.read(path)
-        if shown is not None and shown != manifest(live):
-            files.delete([path])
+    `run`: the last one, whose live files these are. A manifest of it that does not show them is removed, so that it is
+    published again. A long one is not looked at: the next run replaces it.
+    """
+    folder = child(location, FOLDER)
+    if run is None or len(live) > LOOKED_AT:
+        return max(_runs(files.list(folder)), default=None)
+    path = child(folder, f"{run}.compact")
+    shown, listed = files.read_and_list(path, folder)
+    runs = _runs(listed)
+    if shown is not None and shown != manifest(live):
+        files.delete([path])
+        runs.remove(run)
+    return max(runs, default=None)
 
 
 def publish(files: Files, location: str, run: int, live: Iterable[Mapping[str, Any]]) -> bool:
@@ -76,7 +80,7 @@ def publish(files: Files, location: str, run: int, live: Iterable[Mapping[str, A
     for the same run. An older run never hides a newer one, because the highest number counts. Manifests are removed
     except for the last two.
     """
-    runs = _manifests(files, location)
+    runs = _runs(files.list(child(location, FOLDER)))
     if runs and max(runs) >= run:
         return False
     text = manifest(live)
@@ -89,6 +93,6 @@ def publish(files: Files, location: str, run: int, live: Iterable[Mapping[str, A
     return True
 
 
-def _manifests(files: Files, location: str) -> list[int]:
-    matches = (_MANIFEST.match(s.name) for s in files.list(child(location, FOLDER)))
+def _runs(listed: Sequence[Status]) -> list[int]:
+    matches = (_MANIFEST.match(s.name) for s in listed)
     return sorted(int(m.group(1)) for m in matches if m)

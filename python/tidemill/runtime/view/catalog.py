@@ -62,7 +62,16 @@ def qualify(jvm: Jvm, name: Sequence[str]) -> tuple[str, ...]:
 
     Raises TIDEMILL_CATALOG_UNSUPPORTED for a catalog other than the session's own.
     """
-    answer = jvm.invoke("catalog", {"do": "qualify", "name": list(name)})
+    return _qualified(name, jvm.invoke("catalog", {"do": "qualify", "name": list(name)}))
+
+
+def find(jvm: Jvm, name: Sequence[str]) -> tuple[tuple[str, ...], CatalogEntry | None]:
+    """Returns a name as `qualify` does, and its entry as `lookup` does, in one call."""
+    answer = jvm.invoke("catalog", {"do": "find", "name": list(name)})
+    return _qualified(name, answer), None if answer["entry"] is None else _entry(answer["entry"])
+
+
+def _qualified(name: Sequence[str], answer: Mapping[str, Any]) -> tuple[str, ...]:
     qualified = tuple(answer["name"])
     if not answer["supported"]:
         foreign = qualified[0] != SESSION_CATALOG

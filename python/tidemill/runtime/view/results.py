@@ -69,8 +69,7 @@ class ParquetResult:
     def prepare(self) -> None: ...
 
     def published(self, head: RunRecord) -> int | None:
-        publish.remove_damaged(self.files, self.location, head.run, head.files)
-        return publish.published(self.files, self.location)
+        return publish.published(self.files, self.location, head.run, head.files)
 
     def due(self, record: RunRecord) -> int | None:
         return record.run

@@ -240,8 +240,7 @@ def entry(jvm: Jvm, name: Sequence[str]) -> CatalogEntry:
 
     Raises TIDEMILL_NOT_FOUND, TIDEMILL_NOT_AN_INCREMENTAL_VIEW, TIDEMILL_CATALOG_UNSUPPORTED.
     """
-    qualified = catalog.qualify(jvm, name)
-    found = catalog.lookup(jvm, qualified)
+    qualified, found = catalog.find(jvm, name)
     if found is None:
         raise catalog.not_found(jvm, ".".join(qualified))
     if not found.is_view:
@@ -257,7 +256,7 @@ def find(jvm: Jvm, name: Sequence[str]) -> View:
 def open_entry(jvm: Jvm, found: CatalogEntry) -> View:
     """Returns the view of a catalog entry. Raises TIDEMILL_NOT_FOUND if its files are gone."""
     files = Files(jvm)
-    opened = None if found.location is None else at_location(files, files.qualify(found.location), found.name)
+    opened = None if found.location is None else at_location(files, found.location, found.name)
     if opened is None:
         place = f"its location {found.location}, though the catalog names it"
         raise TidemillError("TIDEMILL_NOT_FOUND", {"view": ".".join(found.name), "catalog": place})
@@ -270,16 +269,17 @@ def at_location(files: Files, location: str, name: Sequence[str] | None = None) 
 
     Raises DamagedError if its definition or the last entry of its log cannot be read.
     """
-    first = files.read(child(location, VIEW_FILE))
+    opening = files.opening(location, VIEW_FILE, AMENDMENTS)
+    location, first = opening.location, opening.text
     if first is None:
         return None
     log = _log(files, location, ".".join(name) if name else location)
-    head = log.newest()
+    head = log.opened(opening.newest)
     number = head.definition if head is not None else 0
     file = VIEW_FILE if number == 0 else definition_file(number)
     text = first if number == 0 else files.read(child(location, file))
     definition = Definition.from_json(text, location, file)
-    found, damaged = _amendments(files, location, definition.takes_in)
+    found, damaged = _amendments(files, location, [n for n in opening.numbers if n > definition.takes_in])
     definition = replace(definition, name=tuple(name) if name else definition.name)
     definition = definition.amended_by(found)
     for path in damaged:
@@ -308,10 +308,9 @@ def newest_amendment(view: View) -> int:
     return max(view.files.numbers(child(view.location, AMENDMENTS)), default=view.definition.takes_in)
 
 
-def _amendments(files: Files, location: str, takes_in: int) -> tuple[list[Action], tuple[str, ...]]:
-    """Returns the amendments behind the number `takes_in`, in order, and the files of those that are damaged."""
-    folder = child(location, AMENDMENTS)
-    paths = [numbered(folder, n) for n in files.numbers(folder) if n > takes_in]
+def _amendments(files: Files, location: str, numbers: Sequence[int]) -> tuple[list[Action], tuple[str, ...]]:
+    """Returns the amendments of these numbers, in order, and the files of those that are damaged."""
+    paths = [numbered(child(location, AMENDMENTS), n) for n in numbers]
     found: list[Action] = []
     damaged: list[str] = []
     for path, text in zip(paths, files.read_many(paths), strict=True):

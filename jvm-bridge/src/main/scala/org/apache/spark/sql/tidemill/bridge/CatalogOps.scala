@@ -25,14 +25,15 @@ private[tidemill] object CatalogOps {
     val catalog = session.sessionState.catalog
     Json.text(request, "do") match {
       case "qualify" => qualify(session, Json.texts(request, "name"))
+      case "find" =>
+        val name = qualify(session, Json.texts(request, "name"))
+        val entry = if (Json.flag(name, "supported")) lookup(session, table) else JNull
+        name.merge(JObject("entry" -> entry): JValue)
       case "check_name" =>
         // Spark checks when the entry is made: too late for a name that is a path (`../../x`).
         if (!table.table.matches("\\w+")) throw QueryCompilationErrors.invalidNameForTableOrDatabaseError(table.table)
         JBool(true)
-      case "lookup" =>
-        if (catalog.databaseExists(table.database.get) && catalog.tableExists(table))
-          describe(catalog.getTableMetadata(table))
-        else JNull
+      case "lookup" => lookup(session, table)
       case "create_table" =>
         catalog.createTable(described(request, table), Json.flag(request, "ignore_if_exists"), false)
         JBool(true)
@@ -84,6 +85,13 @@ private[tidemill] object CatalogOps {
     JObject(
       "name" -> Json.ofTexts((if (ours) SESSION_CATALOG_NAME else catalog) +: (if (ours) cased else full)),
       "supported" -> JBool(ours && full.size == 2))
+  }
+
+  private def lookup(session: SparkSession, table: TableIdentifier): JValue = {
+    val catalog = session.sessionState.catalog
+    if (catalog.databaseExists(table.database.get) && catalog.tableExists(table))
+      describe(catalog.getTableMetadata(table))
+    else JNull
   }
 
   private def identifier(session: SparkSession, parts: Seq[String]): TableIdentifier = {

@@ -1,5 +1,6 @@
 package org.apache.spark.sql.tidemill.bridge
 
+import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, Path}
 import org.json4s._
 
@@ -7,13 +8,18 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.tidemill.base.{Files, HadoopSettings, Json}
 import org.apache.spark.sql.tidemill.view.{RowsInMemory, ViewLog}
 
-/** Operations on files, asked for by Python as {"do": name, ...}; paths as [[Files]] has them. */
+/**
+ * Operations on files, asked for by Python as {"do": name, ...}; paths as [[Files]] has them. {"do": "each", "each":
+ * [operation...]} answers each of them, one after the other.
+ */
 private[tidemill] object FileOps {
-  def run(session: SparkSession, request: JValue): JValue = {
-    val conf = HadoopSettings.of(session)
+  def run(session: SparkSession, request: JValue): JValue = run(request, HadoopSettings.of(session))
+
+  private def run(request: JValue, conf: Configuration): JValue = {
     def path(name: String): Path = Files.qualified(Json.text(request, name), conf)
     def paths: Seq[Path] = Json.texts(request, "paths").map(Files.qualified(_, conf))
     Json.text(request, "do") match {
+      case "each" => JArray(Json.items(request, "each").map(run(_, conf)).toList)
       case "read" => Files.read(path("path"), conf).map(JString(_)).getOrElse(JNull)
       case "read_many" =>
         JArray(paths.map(Files.read(_, conf).map(JString(_)).getOrElse(JNull)).toList)
