@@ -187,6 +187,31 @@ def test_extremes_of_new_rows_are_compared_with_those_of_the_view(
         oracle("x", everything)
 
 
+@pytest.mark.parametrize("form", ["parquet", "orc", "json"])
+def test_rows_of_files_are_told_by_their_footers(
+    spark: SparkSession, db: str, refresh: Callable[..., Row], form: str
+) -> None:
+    """Those of new files, after that of all files once; of many files about, of JSON files never."""
+
+    def rows() -> object:
+        return newest_entry(location_of(spark, "v"))["sources"][0]["position"]["rows"]
+
+    told = form != "json"
+    spark.sql(f"CREATE TABLE t (k INT) USING {form}")
+    spark.sql("INSERT INTO t SELECT id FROM range(0, 200, 1, 2)")
+    spark.sql("CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS SELECT count(*) AS n FROM t")
+    assert rows() == (200 if told else None)
+    spark.sql("INSERT INTO t SELECT id FROM range(0, 30, 1, 2)")
+    refresh("v")
+    assert rows() == (230 if told else None)
+    spark.sql("INSERT OVERWRITE t SELECT id FROM range(0, 50, 1, 2)")
+    refresh("v")
+    assert rows() == (50 if told else None)
+    spark.sql("INSERT INTO t SELECT /*+ REPARTITION(100) */ id FROM range(0, 3000, 1, 2)")
+    refresh("v")
+    assert rows() == (pytest.approx(3050, rel=0.1) if told else None)
+
+
 def test_rows_of_a_table_follow_from_its_changes(spark: SparkSession, db: str, refresh: Callable[..., Row]) -> None:
     """Delta's checksum lists no more than some files; later on, the runs add the changes to the rows before."""
     listed = "spark.databricks.delta.allFilesInCrc.thresholdNumFiles"

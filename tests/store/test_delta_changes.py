@@ -242,6 +242,38 @@ def test_vacuumed_files_are_history_gone(spark: SparkSession, store: Store, tabl
     assert not gone.change.old_readable
 
 
+@pytest.mark.parametrize("known", [False, True], ids=["opened anew", "known to the process"])
+def test_a_log_that_was_cleaned(spark: SparkSession, store: Store, table: str, known: bool) -> None:
+    """Versions from the oldest checkpoint on are there, whatever the process knows of the log from before."""
+    create(spark, table, "id INT", feed=False, vectors=False)
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES (delta.checkpointInterval = 4)")
+    source = store.describe(table)
+    positions = [store.pin(table)[0]]
+    for n in range(9):
+        spark.sql(f"INSERT INTO {table} VALUES ({n})")
+        positions.append(store.pin(table)[0])
+
+    versions = [p["version"] for p in positions[:-1]]
+
+    def changes() -> list[tuple[int, bool, bool, float | None]]:
+        told = [pin(store, [source], [old])[0].change for old in positions[:-1]]
+        return [(v, c.reason is None, c.old_readable, c.inserts) for v, c in zip(versions, told, strict=True)]
+
+    newest = positions[-1]["version"]
+    assert changes() == [(v, True, True, newest - v) for v in versions]
+    log = Path(source["path"].removeprefix("file:")) / "_delta_log"
+    checkpoint = max(int(f.name.split(".")[0]) for f in log.glob("*.checkpoint*"))
+    assert versions[0] < checkpoint - 1 < checkpoint < newest
+    for file in log.iterdir():
+        if file.name.strip(".").split(".")[0].isdigit() and int(file.name.strip(".").split(".")[0]) < checkpoint:
+            file.unlink()
+    if not known:
+        spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+    assert [(v, told, old) for v, told, old, _ in changes()] == [
+        (v, v >= checkpoint - 1, v >= checkpoint) for v in versions
+    ]
+
+
 def test_an_optimized_and_vacuumed_table_still_tells_later_changes(
     spark: SparkSession, store: Store, table: str
 ) -> None:

@@ -43,18 +43,21 @@ def pin(
     sources: Sequence[Source],
     since: Sequence[Position] | None = None,
     at: Sequence[Position] | None = None,
+    query: int | None = None,
 ) -> list[Pinned]:
     """Takes the positions of all sources in one call of the bridge, without a Spark job. Returns one answer per source,
     in their order.
 
     `since`: the position up to which each source was read before (None: never). `at`: positions that were taken
     before and count as the present ones (None: take it now). Stored source entries work too: nothing is analysed.
+    `query`: the number of the query that is to be run over them. Positions may be as old as its analysis then, and tell
+    rows where it takes reading some footers.
     """
     known = list(since) if since is not None else [None] * len(sources)
     old = [p if p is None or _kind(p) == s["kind"] else None for s, p in zip(sources, known, strict=True)]
     given = list(at) if at is not None else [None] * len(sources)
     asked = {"sources": [dict(s) for s in sources], "since": old, "at": given, "now": ClockSource.now()}
-    answer = jvm.invoke("pin", asked)
+    answer = jvm.invoke("pin", {**asked, "query": query})
     positions = [_counted(*p) for p in zip(old, answer["positions"], answer["changes"], strict=True)]
     pinned = [
         Pinned(now, replace(adapter(source).change(source, before, now, summary), files=_files(now)))

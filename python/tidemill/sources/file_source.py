@@ -1,6 +1,7 @@
 """Tables and paths of Parquet, ORC, CSV or JSON files.
 
-A position is a file listing. New files are insertions.
+A position is a file listing, with the number of rows in these files where it is known ("rows"; an estimate where there
+are many files). New files are insertions.
 """
 
 from __future__ import annotations
@@ -27,9 +28,12 @@ class FileSource:
     tells_changes = True
 
     def size(self, source: Source, position: Position) -> tuple[float | None, float | None]:
-        """Returns rows and bytes: bytes as listed, rows by the catalog's last count in proportion to its bytes then."""
+        """Returns rows and bytes: bytes as listed, rows as footers tell them, else by the catalog's last count in
+        proportion to its bytes then."""
         rows, counted = size_known(source)
         size = float(position["bytes"]) if position else counted
+        if position and position.get("rows") is not None:
+            return float(position["rows"]), size
         if rows is not None and counted and size is not None:
             rows = rows * size / counted
         return rows, size
@@ -47,8 +51,8 @@ class FileSource:
         before, now = _differing(old, new)
         added = [path for path in now if path not in before]
         reason = _rewritten(before, now) or _moved(old, new)
-        inserts = None
-        if rows is not None and size:
+        inserts = summary["inserts"] if summary is not None else None
+        if inserts is None and rows is not None and size:
             inserts = rows * sum(int(now[path][0]) for path in added) / size
         return SourceChange(
             changed=bool(added) or reason is not None,

@@ -44,12 +44,17 @@ def read_query(document: Mapping[str, Any]) -> Query:
             c["id"]: Column(c["id"], c["name"], type_to_text(c["type"]), c["nullable"]) for c in document["columns"]
         },
         expressions={e["handle"]: _expression(e) for e in document["expressions"]},
-        sources={s["source"]: _source(s) for s in document["sources"]},
+        sources=read_sources(document),
         root=_tree(document["root"]),
         output=tuple((c, n) for c, n in document["output"]),
         findings=document.get("findings", {}),
         document=document,
     )
+
+
+def read_sources(document: Mapping[str, Any]) -> dict[int, SourceInfo]:
+    """Reads the sources of a query document, by number."""
+    return {s["source"]: _source(s) for s in document["sources"]}
 
 
 def _expression(data: Mapping[str, Any]) -> ExpressionInfo:

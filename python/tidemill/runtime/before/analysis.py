@@ -8,19 +8,25 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.errors import TidemillError
 from tidemill.plan.datatype import DataType
 from tidemill.plan.expr import Col, Expr, Lit, fn
+from tidemill.plan.query import Query
+from tidemill.recent import Recent
 from tidemill.runtime.view.definition import Definition
 from tidemill.runtime.view.record import RunRecord
 from tidemill.search.contract.run_kinds import Policy
 from tidemill.wire import nodes
+from tidemill.wire.query_document import read_query, read_sources
 
 Document = Mapping[str, Any]
 
+DOCUMENTS = 256
+"""Largest number of documents that are kept for runs to come."""
 FOLDED = ("", "__HIVE_DEFAULT_PARTITION__")
 """Texts that a partition column stores as NULL."""
 # Spark's conditions for a column of a source that is gone or has changed.
@@ -31,6 +37,10 @@ _RETYPED = (
     "INCOMPATIBLE_TYPES_IN_INLINE_TABLE",
     "NUM_COLUMNS_MISMATCH",
 )
+
+_before: Recent[str, Document] = Recent(DOCUMENTS)
+"""The last documents, by the location of the view, that the JVM may find to be right again."""
+_read: Recent[tuple[str, str], tuple[Query, str]] = Recent(DOCUMENTS)
 
 
 def analysed(
@@ -67,24 +77,34 @@ def in_place(statement: str, query: str) -> str:
     return re.sub(r"[^\r\n]", " ", statement[: max(0, statement.rfind(query))]) + query
 
 
-def analysed_again(jvm: Jvm, definition: Definition, head: RunRecord | None = None) -> AbstractContextManager[Document]:
+def analysed_again(
+    jvm: Jvm, definition: Definition, head: RunRecord | None = None, *, anew: bool = False
+) -> AbstractContextManager[Document]:
     """As `analysed`, for a view that exists. The query must still mean what CREATE stored.
 
     The document's output is that of CREATE: columns that were added since are left out. `head`: the last run, whose
-    positions save listing the sources again.
+    positions save listing the sources again. `anew`: no earlier analysis of this process is used again, though Spark
+    would find the same under every name.
 
     Raises TIDEMILL_SCHEMA_CHANGED if a used column is gone or the output would have other types, and
     TIDEMILL_FUNCTION_MISSING if a session function is not registered here.
     """
-    return jvm.walls.borders("analysis", _analysed_again(jvm, definition, head))
+    return jvm.walls.borders("analysis", _analysed_again(jvm, definition, head, anew))
 
 
 @contextmanager
-def _analysed_again(jvm: Jvm, definition: Definition, head: RunRecord | None) -> Iterator[Document]:
+def _analysed_again(jvm: Jvm, definition: Definition, head: RunRecord | None, anew: bool) -> Iterator[Document]:
     found: dict[str, Any] = {"known": _paths(definition, head) if head is not None else []}
+    before = _before.get(definition.location)
+    if not (anew or found["known"]):
+        found |= {"again": True, "has": before["name"] if before is not None else None}
     with ExitStack() as stack:
         try:
             document = stack.enter_context(_analysed_with(jvm, definition, found))
+            if before is not None and "version" not in document:
+                document = {**before, **document}
+            elif "name" in document:
+                _before.put(definition.location, document)
             found["columns"] = _moved(document, definition)
         except JvmFailure as failure:
             # A column that was added since may make a name ambiguous.
@@ -93,6 +113,7 @@ def _analysed_again(jvm: Jvm, definition: Definition, head: RunRecord | None) ->
                 raise _explained(failure, definition) from failure
         if found["columns"]:
             stack.pop_all().close()
+            found["again"] = False
             try:
                 document = stack.enter_context(_analysed_with(jvm, definition, found))
             except JvmFailure as failure:
@@ -234,6 +255,20 @@ def type_text(type_: DataType) -> str:
             return "struct<" + ",".join(f"{f['name']}:{type_text(f['type'])}" for f in type_["fields"]) + ">"
         case _:
             return str(type_.get("class") or type_.get("type"))
+
+
+def read(document: Document) -> tuple[Query, str]:
+    """Returns a document's query, and its fingerprint. The sizes of sources may not be those of the analysis."""
+    if "name" not in document:
+        return read_query(document), fingerprint(document)
+    key = (document["name"], json.dumps(document["output"]))
+    known = _read.get(key)
+    if known is None:
+        known = read_query(document), fingerprint(document)
+        _read.put(key, known)
+    query, text = known
+    sources = read_sources(document)
+    return replace(query, number=document["query"], sources=sources, document=document), text
 
 
 def fingerprint(document: Document) -> str:

@@ -23,7 +23,6 @@ from tidemill.sources.adapters import adapter, describe_position, pin, tells_cha
 from tidemill.sources.base import Source
 from tidemill.sources.clock_source import TIME_DEPENDENT
 from tidemill.sql.statements import Point
-from tidemill.wire.query_document import read_query
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,15 +234,16 @@ def survey(
     `at`: positions, by number of source, that were pinned before.
     """
     with jvm.walls.part("analysis"):
-        query = read_query(document)
+        query, fingerprint = analysis.read(document)
     with jvm.walls.part("sources"):
-        return _surveyed(jvm, document, query, head, terms, settings, at)
+        return _surveyed(jvm, document, query, fingerprint, head, terms, settings, at)
 
 
 def _surveyed(
     jvm: Jvm,
     document: Mapping[str, Any],
     query: Query,
+    fingerprint: str,
     head: RunRecord | None,
     terms: Terms,
     settings: PlannerSettings,
@@ -253,7 +253,7 @@ def _surveyed(
     read = _fields_read(query.root)
     entries = [_as_read(query.sources[n].entry, read.get(n, frozenset())) for n in numbers]
     since = [head.position_of(query.sources[n].name) if head is not None else None for n in numbers]
-    pinned = pin(jvm, entries, since, [at.get(n) for n in numbers] if at is not None else None)
+    pinned = pin(jvm, entries, since, [at.get(n) for n in numbers] if at is not None else None, query.number)
     names = [query.sources[n].name for n in numbers]
     count = len(head.stands_at) if head is not None else 1
     moments = [[head.position_of(name, i) for name in names] for i in range(count)] if head is not None else [since]
@@ -275,6 +275,6 @@ def _surveyed(
         positions=tuple(dict(zip(numbers, positions, strict=True)) for positions in moments),
         changes=changes,
         between=between,
-        fingerprint=analysis.fingerprint(document),
+        fingerprint=fingerprint,
         functions=analysis.functions(document),
     )

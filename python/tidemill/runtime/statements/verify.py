@@ -28,7 +28,7 @@ def verify(jvm: Jvm, statement: Verify) -> list[list[Any]]:
     if head is None or not head.filled:
         raise TidemillError("TIDEMILL_NOT_FILLED", {"view": definition.qualified})
     working = sessions.working(jvm, definition.settings)
-    with analysis.analysed_again(working, definition, head) as document:
+    with analysis.analysed_again(working, definition, head, anew=True) as document:
         at = _positions(working, document, definition.qualified, head)
         for name, value in sessions.fit(working, None).items():
             working.session.conf().set(name, value)

@@ -116,7 +116,8 @@ object Files {
   private lazy val listing =
     ExecutionContext.fromExecutor(ThreadUtils.newDaemonCachedThreadPool("tidemill-files", ListingThreads))
 
-  private def eachInThreads[A, B](items: Seq[A])(work: A => B): Seq[B] =
+  /** Does `work` for each item, at once if there are several. */
+  def eachInThreads[A, B](items: Seq[A])(work: A => B): Seq[B] =
     if (items.size < 4) items.map(work)
     else {
       implicit val threads: ExecutionContext = listing

@@ -4,14 +4,15 @@ import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicLong
 
 import org.apache.spark.sql.catalyst.QueryPlanningTracker
-import org.apache.spark.sql.catalyst.plans.logical.Command
+import org.apache.spark.sql.catalyst.plans.logical.{Command, LogicalPlan}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.command.ViewHelper
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.tidemill.base.Json
 import org.apache.spark.sql.tidemill.judge.Judge
 import org.apache.spark.sql.tidemill.leaving.{Marks, WithoutRows}
 import org.apache.spark.sql.tidemill.normal.Normalizer
-import org.apache.spark.sql.tidemill.query.{Encoder, Findings, Known, Query}
+import org.apache.spark.sql.tidemill.query.{AnalysedBefore, Encoder, Findings, Known, Query, Text}
 import org.apache.spark.sql.tidemill.step.{Decoder, Execution}
 import org.apache.spark.sql.tidemill.view.RowsInMemory
 
@@ -33,20 +34,39 @@ object Plans {
   /**
    * {"sql", "catalog", "namespace", "known", "columns": see [[Known]], may be absent} to a query document; the session
    * must be a clone, since its catalog is set.
+   *
+   * With "again": true, and nothing known, the query may be one that was analysed before; its document has a "name"
+   * then. With "has", the name of one that the caller knows, the answer may be {"query"} alone: all else is the same.
    */
   def analyze(session: SparkSession, request: JValue): JValue = {
+    val asked = System.currentTimeMillis()
+    val id = numbers.incrementAndGet()
     place(session, request)
     val query = session.withActive {
-      val parsed = session.sessionState.sqlParser.parsePlan(Decoder.text(request \ "sql"))
-      val known = Known.resolve(session, parsed, request)
-      val analyzed = session.sessionState.analyzer.executeAndCheck(known, new QueryPlanningTracker)
-      require(!analyzed.isInstanceOf[Command], "only queries can be analysed")
-      val normal = new Normalizer(session).execute(analyzed)
-      val findings = Findings.document(session, parsed, analyzed, normal)
-      new Encoder(numbers.incrementAndGet()).encode(analyzed, normal, findings)
+      if (!Json.flag(request, "again")) analysed(session, request, id, asked)._2
+      else {
+        val manager = session.sessionState.catalogManager
+        val text = Text(Decoder.text(request \ "sql"), manager.currentCatalog.name, manager.currentNamespace.toSeq)
+        AnalysedBefore.find(session, text, asked).map(_.again(id, asked)).getOrElse {
+          val (parsed, anew) = analysed(session, request, id, asked)
+          AnalysedBefore.keep(session, text, parsed, anew)
+        }
+      }
     }
-    queries.put(query.id, query)
-    query.document
+    queries.put(id, query)
+    val known = Json.textOption(request, "has")
+    if (known.isDefined && known == query.name) JObject("query" -> JLong(id)) else query.document
+  }
+
+  /** As parsed and as analysed. */
+  private def analysed(session: SparkSession, request: JValue, id: Long, asked: Long): (LogicalPlan, Query) = {
+    val parsed = session.sessionState.sqlParser.parsePlan(Decoder.text(request \ "sql"))
+    val known = Known.resolve(session, parsed, request)
+    val analyzed = session.sessionState.analyzer.executeAndCheck(known, new QueryPlanningTracker)
+    require(!analyzed.isInstanceOf[Command], "only queries can be analysed")
+    val normal = new Normalizer(session).execute(analyzed)
+    val findings = Findings.document(session, parsed, analyzed, normal)
+    parsed -> new Encoder(id, asked).encode(analyzed, normal, findings)
   }
 
   private def place(session: SparkSession, request: JValue): Unit = {
@@ -89,6 +109,10 @@ object Plans {
 
   /** See [[Judge]]. */
   def judge(session: SparkSession, request: JValue): JValue = new Judge(session, known(request), request).run()
+
+  /** When the "query" of a request was asked for, if it has one that is known; see [[Query]]. */
+  def asked(request: JValue): Option[Long] =
+    Json.longOption(request, "query").flatMap(id => Option(queries.get(id))).map(_.asked)
 
   private def known(request: JValue): Query = {
     val id = Decoder.long(request \ "query")

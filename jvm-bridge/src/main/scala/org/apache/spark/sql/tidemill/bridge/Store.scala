@@ -15,8 +15,9 @@ object Store {
 
   /**
    * {"sources": [source...], "since": [position...] or absent, "at": [position...] or absent, "now": what the
-   * clock shows, in microseconds since 1970, or absent} to
-   * {"positions": [position...], "changes": [summary...]}.
+   * clock shows, in microseconds since 1970, or absent, "query": number or absent} to
+   * {"positions": [position...], "changes": [summary...]}. With "query", that of a run, positions may be as old as its
+   * analysis, and tell rows where it takes reading some footers.
    *
    * All positions are taken one right after the other, before any summary is worked out, so that the sources of a run
    * are pinned as closely together as they can be; one that "at" gives is taken as it is. A summary tells what metadata
@@ -26,15 +27,19 @@ object Store {
   def pin(session: SparkSession, request: JValue): JValue = {
     val sources = Json.items(request, "sources")
     val now = Json.longOption(request, "now").getOrElse(DateTimeUtils.instantToMicros(java.time.Instant.now()))
+    val analysis = Plans.asked(request)
     val fixed = Json.items(request, "at").padTo(sources.size, JNull)
     val positions = sources.zip(fixed).map { case (source, at) =>
-      if (Json.present(at)) at else Sources.pin(session, source, now)
+      if (Json.present(at)) at else Sources.pin(session, source, now, analysis)
     }
     val since = Json.items(request, "since").padTo(sources.size, JNull)
-    val summaries = sources.zip(since).zip(positions).map { case ((source, old), now) =>
+    val counted =
+      if (analysis.isEmpty) positions
+      else sources.lazyZip(since).lazyZip(positions).map(Sources.counted(session, _, _, _))
+    val summaries = sources.zip(since).zip(counted).map { case ((source, old), now) =>
       if (Json.present(old) && Json.present(now)) Sources.summary(session, source, old, now) else JNull
     }
-    JObject("positions" -> JArray(positions.toList), "changes" -> JArray(summaries.toList))
+    JObject("positions" -> JArray(counted.toList), "changes" -> JArray(summaries.toList))
   }
 
   /** See [[DeltaResult]]; {"refused": text} in a session that cannot have Delta tables. */

@@ -12,12 +12,12 @@ import org.json4s._
 import org.json4s.JsonDSL._
 
 /**
- * Turns a normalised plan into the query document (wire format version 1).
+ * Turns a normalised plan into the query document (wire format version 1). `id`, `asked`: see [[Query]].
  *
  * Columns, handles and sources are numbered by first occurrence, children left to right, then the node's own
  * expressions, so that a plan made for one analysis fits the next analysis of the same query.
  */
-final class Encoder(id: Long) extends PredicateHelper {
+final class Encoder(id: Long, asked: Long) extends PredicateHelper {
   import Encoder.Encoded
   import Scope.Columns
 
@@ -53,7 +53,7 @@ final class Encoder(id: Long) extends PredicateHelper {
         ("output" -> output.toList) ~
         ("order_dropped" -> orderDropped) ~
         ("findings" -> findings)
-    Query(id, analyzed, expressions.columns, expressions.handles, nodes.toIndexedSeq, sources.sources, document)
+    Query(id, asked, analyzed, expressions.columns, expressions.handles, nodes.toIndexedSeq, sources.sources, document)
   }
 
   /** A stored table has no order: sorts above the last limit are left out, and so are repartitionings there. */

@@ -84,20 +84,16 @@ object Findings {
       val catalog = session.sessionState.catalog
       if (Try(catalog.isTemporaryFunction(FunctionIdentifier(name))).getOrElse(false)) found += name
     }
-    def visit(plan: LogicalPlan): Unit = {
-      plan match {
+    for (node <- Parsed.nodes(parsed)) {
+      node match {
         case f: UnresolvedTableValuedFunction => note(f.name)
-        case w: UnresolvedWith => w.cteRelations.foreach(relation => visit(relation._2))
         case _ =>
       }
-      plan.expressions.foreach(_.foreach {
+      node.expressions.foreach(_.foreach {
         case f: UnresolvedFunction => note(f.nameParts)
-        case s: SubqueryExpression => visit(s.plan)
         case _ =>
       })
-      plan.children.foreach(visit)
     }
-    visit(parsed)
     found.toSeq
   }
 }

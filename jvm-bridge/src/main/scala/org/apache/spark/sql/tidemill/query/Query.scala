@@ -2,9 +2,10 @@ package org.apache.spark.sql.tidemill.query
 
 import org.apache.spark.sql.catalyst.expressions.{AttributeReference, Expression, ExprId}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.tidemill.base.Json
 import org.apache.spark.sql.types.DataType
 
-import org.json4s.{JObject, JValue}
+import org.json4s.{JLong, JObject, JString}
 
 /** A column of the query document; nullable if it is anywhere in the plan. */
 final case class Column(id: Int, name: String, dataType: DataType, nullable: Boolean)
@@ -37,12 +38,27 @@ final case class SourceInfo(leaf: LogicalPlan, key: Any, fields: Seq[String], do
   def attributes: Seq[AttributeReference] = leaf.output.collect { case a: AttributeReference => a }
 }
 
-/** An analysed query: its document for the planner and what the document's handles stand for. */
+/**
+ * An analysed query: its document for the planner and what the document's handles stand for.
+ *
+ * @param asked when it was asked for, in milliseconds since 1970: its tables were looked at later
+ */
 final case class Query(
     id: Long,
+    asked: Long,
     analyzed: LogicalPlan,
     columns: IndexedSeq[Column],
     expressions: IndexedSeq[Handle],
     nodes: IndexedSeq[OpaqueNode],
     sources: IndexedSeq[SourceInfo],
-    document: JValue)
+    document: JObject) {
+
+  /** Its name, if it is one that may be used again. */
+  def name: Option[String] = Json.textOption(document, "name")
+
+  def named(name: String): Query = copy(document = document.merge(JObject("name" -> JString(name))))
+
+  /** The same under another number, asked for at another time. */
+  def again(number: Long, at: Long): Query =
+    copy(id = number, asked = at, document = document.merge(JObject("query" -> JLong(number))))
+}

@@ -93,13 +93,22 @@ private[tidemill] class DeltaChanges(
 
 private[tidemill] object DeltaChanges {
   /** Commits after `from` up to `to`, oldest first, read from the log by the driver. */
-  def commits(log: DeltaLog, table: Option[CatalogTable], from: Long, to: Long): Seq[DeltaCommit] =
+  private def commits(
+      log: DeltaLog, table: Option[CatalogTable], id: String, from: Long, to: Long): Seq[DeltaCommit] =
     if (from >= to) Nil
-    else log.getChanges(from + 1, to, table, true).map((DeltaCommit.apply _).tupled).toSeq
+    else
+      known(log, id).flatMap(_.read((from + 1) to to)).getOrElse(log.getChanges(from + 1, to, table, true).toSeq)
+        .map((DeltaCommit.apply _).tupled)
+
+  /** None if another table has taken the place of the one with this id. */
+  private def known(log: DeltaLog, id: String): Option[KnownLog] = {
+    val present = log.unsafeVolatileSnapshot
+    Option.when(present.metadata.id == id)(new KnownLog(log, present))
+  }
 
   /** The same; those that the summary of a run has read are not read again by each of its steps. */
   private def again(log: DeltaLog, table: Option[CatalogTable], id: String, from: Long, to: Long): Seq[DeltaCommit] =
-    lately.all(log, id, (from + 1) to to).getOrElse(commits(log, table, from, to))
+    lately.all(log, id, (from + 1) to to).getOrElse(commits(log, table, id, from, to))
 
   private val lately = new CommitsLately
 
@@ -114,7 +123,7 @@ private[tidemill] object DeltaChanges {
       other: StructType => Option[String]): JValue = {
     val found =
       try {
-        val read = commits(log, table, from, to)
+        val read = commits(log, table, id, from, to)
         lately.add(log, id, read)
         read
       } catch { case e: Exception if !e.isInstanceOf[InterruptedException] => return Source.gone(lost(e.getMessage)) }
@@ -140,7 +149,7 @@ private[tidemill] object DeltaChanges {
     JObject(
       "changed" -> JBool(changing.nonEmpty),
       "changes_readable" -> JBool(reason.isEmpty),
-      "old_readable" -> JBool(!removed.exists(missing) && recreatable(log, table, from)),
+      "old_readable" -> JBool(!removed.exists(missing) && recreatable(log, table, id, from)),
       "inserts" -> Json.ofLong(total(counts.map(_._1))),
       "deletes" -> Json.ofLong(total(counts.map(_._2))),
       "direct" -> JBool(direct(changing)),
@@ -158,7 +167,10 @@ private[tidemill] object DeltaChanges {
 
   private def lost(text: String): String = s"HISTORY_GONE: $text"
 
-  private def recreatable(log: DeltaLog, table: Option[CatalogTable], version: Long): Boolean =
+  private def recreatable(log: DeltaLog, table: Option[CatalogTable], id: String, version: Long): Boolean =
+    known(log, id).exists(_.recreatable(version)) || listed(log, table, version)
+
+  private def listed(log: DeltaLog, table: Option[CatalogTable], version: Long): Boolean =
     try {
       log.history.checkVersionExists(version, table, true, false)
       true

@@ -80,9 +80,16 @@ private[tidemill] object DeltaSource extends Source {
     case None => DeltaLog.forTable(session, new Path(Json.text(source \ "location", "root")))
   }
 
-  def pin(session: SparkSession, source: JValue): JValue = {
+  def holds(session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, described: JValue, since: Long)
+      : Boolean = {
+    val before = files.location.asInstanceOf[TahoeLogFileIndex].snapshotAtAnalysis
+    val now = logOf(files).update(checkIfUpdatedSinceTs = Some(since), catalogTableOpt = leaf.catalogTable)
+    now.metadata == before.metadata && now.protocol == before.protocol
+  }
+
+  def pin(session: SparkSession, source: JValue, since: Option[Long]): JValue = {
     val table = Source.tableIn(session, source)
-    val snapshot = logOf(session, source, table).update(catalogTableOpt = table)
+    val snapshot = logOf(session, source, table).update(checkIfUpdatedSinceTs = since, catalogTableOpt = table)
     JObject(
       "version" -> JLong(snapshot.version),
       "id" -> JString(snapshot.metadata.id),

@@ -13,7 +13,7 @@ import org.apache.spark.sql.execution.datasources.{
 import org.apache.spark.sql.execution.streaming.runtime.MetadataLogFileIndex
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.sources.DataSourceRegister
-import org.apache.spark.sql.tidemill.base.{ExactFileIndex, Files, Json}
+import org.apache.spark.sql.tidemill.base.{ExactFileIndex, Files, Footers, HadoopSettings, Json}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.HadoopFSUtils
 
@@ -74,7 +74,15 @@ private[tidemill] object FileSource extends Source {
       case index => Some(index.sizeInBytes)
     })
 
-  def pin(session: SparkSession, source: JValue): JValue = {
+  /** All that counts is in the catalog's entry. */
+  def holds(
+      session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, described: JValue, since: Long): Boolean =
+    files.location match {
+      case _: MetadataLogFileIndex => false
+      case _ => leaf.catalogTable.isDefined
+    }
+
+  def pin(session: SparkSession, source: JValue, since: Option[Long]): JValue = {
     val location = source \ "location"
     val table = Source.tableIn(session, source)
     val options = optionsOf(session, Json.textMap(location, "options"), table)
@@ -86,10 +94,24 @@ private[tidemill] object FileSource extends Source {
       else (inFolders(session, roots, options, Json.flag(location, "partitioned")), Nil)
     Listing.position(listed).merge(JObject(
         "id" -> JString(idOf(table, roots.map(_.toString))),
+        "rows" -> JNull,
         "partitions" -> JArray(partitions.toList)))
   }
 
-  def summary(session: SparkSession, source: JValue, from: JValue, to: JValue): JValue = JNull
+  override def counted(session: SparkSession, source: JValue, from: JValue, position: JValue): JValue = {
+    def follows = Json.present(from \ "rows") && Listing.added(position, from).isEmpty
+    if (Json.present(position \ "rows") || follows) position
+    else position.merge(JObject("rows" -> Json.ofLong(rowsOf(session, source, Listing.of(position)))): JValue)
+  }
+
+  /** Only the rows that came and went; all else is in the listings. */
+  def summary(session: SparkSession, source: JValue, from: JValue, to: JValue): JValue = JObject(
+    "inserts" -> Json.ofLong(rowsOf(session, source, Listing.added(from, to))),
+    "deletes" -> (if (Listing.added(to, from).isEmpty) JLong(0) else JNull),
+    "reason" -> JNull)
+
+  private def rowsOf(session: SparkSession, source: JValue, files: Seq[Listing.Listed]): Option[Long] =
+    Footers.rows(Json.text(source, "format"), files.map(Listing.status), HadoopSettings.of(session))
 
   /** The files that Spark would read below `roots`: its rules for hidden files, empty files, depth and path options. */
   def inFolders(

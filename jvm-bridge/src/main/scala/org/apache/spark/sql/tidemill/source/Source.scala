@@ -52,8 +52,18 @@ private[tidemill] trait Source {
       session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, fields: Seq[String],
       from: JValue, to: JValue): LogicalPlan
 
-  /** The present position. */
-  def pin(session: SparkSession, source: JValue): JValue
+  /**
+   * Whether the leaf, whose catalog entry is what it was, would be analysed as it was: into the same columns and the
+   * same `described`. `since`: as for `pin`.
+   */
+  def holds(
+      session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, described: JValue, since: Long): Boolean
+
+  /** The present position, or one of `since` or later, in milliseconds since 1970. */
+  def pin(session: SparkSession, source: JValue, since: Option[Long]): JValue
+
+  /** A present position with the rows there, if they can be told now and do not follow from those at `from`. */
+  def counted(session: SparkSession, source: JValue, from: JValue, position: JValue): JValue = position
 
   /**
    * What metadata knows of the changes between two positions: {"changed", "changes_readable", "old_readable", "direct":

@@ -58,11 +58,25 @@ object Sources {
       case leaf => throw new UnsupportedOperationException(s"${leaf.nodeName} cannot tell changes")
     }
 
-  /** The present position of the source that `describe` gave; null for static ones. `now`: what the clock shows. */
-  def pin(session: SparkSession, source: JValue, now: Long): JValue = Kind.of(source) match {
+  /** Whether an analysis would make the same of a leaf that `describe` gave; see [[Source.holds]]. */
+  def holds(session: SparkSession, leaf: LogicalRelation, described: JValue, since: Long): Boolean =
+    leaf.relation match {
+      case files: HadoopFsRelation => of(leaf, files).exists(_.holds(session, leaf, files, described, since))
+      case _ => false
+    }
+
+  /**
+   * The present position of the source that `describe` gave, or one of `since` or later; null for static ones. `now`:
+   * what the clock shows.
+   */
+  def pin(session: SparkSession, source: JValue, now: Long, since: Option[Long]): JValue = Kind.of(source) match {
     case Kind.Clock => ClockSource.pin(source, now)
-    case kind => of(kind).fold[JValue](JNull)(_.pin(session, source))
+    case kind => of(kind).fold[JValue](JNull)(_.pin(session, source, since))
   }
+
+  /** See [[Source.counted]]. */
+  def counted(session: SparkSession, source: JValue, from: JValue, position: JValue): JValue =
+    of(Kind.of(source)).fold(position)(_.counted(session, source, from, position))
 
   /** See [[Source.summary]]; null for static ones. */
   def summary(session: SparkSession, source: JValue, from: JValue, to: JValue): JValue =

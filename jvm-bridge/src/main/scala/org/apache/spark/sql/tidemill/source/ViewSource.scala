@@ -68,8 +68,21 @@ private[tidemill] object ViewSource extends Source {
     Source.tableIn(session, source).map(table => new Path(table.location))
       .getOrElse(new Path(Json.text(source \ "location", "root")))
 
+  /** Its columns are those of the catalog's entry; `described` has the size of its content. */
+  def holds(
+      session: SparkSession, leaf: LogicalRelation, files: HadoopFsRelation, described: JValue, since: Long): Boolean =
+    leaf.catalogTable.isDefined && {
+      val (root, conf) = (files.location.rootPaths.head, HadoopSettings.of(session))
+      val log = new ViewLog(root, conf)
+      def size(entry: JValue): Long = filesOf(entry \ "files", root, conf).map(_.getLen).sum
+      Json.text(described, "id") == idOf(root, conf) &&
+      log.newest().exists { case (run, text) =>
+        size(Json.inFile(log.path(run), text)(complete)) == Json.long(described, "bytes")
+      }
+    }
+
   /** A run with other columns than the catalog has is not read yet: see [[ReadPresentColumns]]. */
-  def pin(session: SparkSession, source: JValue): JValue = {
+  def pin(session: SparkSession, source: JValue, since: Option[Long]): JValue = {
     val conf = HadoopSettings.of(session)
     val root = rootOf(session, source)
     val columns = Source.tableIn(session, source).filterNot(_.provider.contains("delta")).map(_.schema)
