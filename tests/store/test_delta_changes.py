@@ -246,10 +246,10 @@ def test_vacuumed_files_are_history_gone(spark: SparkSession, store: Store, tabl
 def test_a_log_that_was_cleaned(spark: SparkSession, store: Store, table: str, known: bool) -> None:
     """Versions from the oldest checkpoint on are there, whatever the process knows of the log from before."""
     create(spark, table, "id INT", feed=False, vectors=False)
-    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES (delta.checkpointInterval = 4)")
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES (delta.checkpointInterval = 3)")
     source = store.describe(table)
     positions = [store.pin(table)[0]]
-    for n in range(9):
+    for n in range(6):
         spark.sql(f"INSERT INTO {table} VALUES ({n})")
         positions.append(store.pin(table)[0])
 
@@ -262,10 +262,11 @@ def test_a_log_that_was_cleaned(spark: SparkSession, store: Store, table: str, k
     newest = positions[-1]["version"]
     assert changes() == [(v, True, True, newest - v) for v in versions]
     log = Path(source["path"].removeprefix("file:")) / "_delta_log"
-    checkpoint = max(int(f.name.split(".")[0]) for f in log.glob("*.checkpoint*"))
+    files = {file: int(file.name.lstrip(".")[:20]) for file in log.iterdir() if file.name.lstrip(".")[:20].isdigit()}
+    checkpoint = max(version for file, version in files.items() if "checkpoint" in file.name)
     assert versions[0] < checkpoint - 1 < checkpoint < newest
-    for file in log.iterdir():
-        if file.name.strip(".").split(".")[0].isdigit() and int(file.name.strip(".").split(".")[0]) < checkpoint:
+    for file, version in files.items():
+        if version < checkpoint:
             file.unlink()
     if not known:
         spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
