@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -31,6 +31,10 @@ class Past:
 
     runs: Sequence[PastRun] = ()
 
+    def counting(self, kinds: Collection[RunKind]) -> list[PastRun]:
+        """Returns the runs of these kinds that are large enough to count."""
+        return [run for run in self.runs if run.kind in kinds and run.measured >= LEAST and run.estimated > 0]
+
     def likely(self, kind: RunKind, estimated: float) -> float | None:
         """Likely CPU milliseconds of a run of this kind and estimate; None if no comparable run was measured.
 
@@ -42,11 +46,8 @@ class Past:
         """
         alike = [
             run.measured / run.estimated
-            for run in self.runs
-            if run.kind == kind
-            and run.measured >= LEAST
-            and 0 < run.estimated <= ALIKE * estimated
-            and estimated <= ALIKE * run.estimated
+            for run in self.counting({kind})
+            if run.estimated <= ALIKE * estimated and estimated <= ALIKE * run.estimated
         ]
         return estimated * median(alike[:LATEST]) if alike else None
 

@@ -100,10 +100,8 @@ def _without_sizes(query: Query) -> list[str]:
 
 def _compared(request: PlanRequest) -> list[PastRun]:
     """The earlier runs that a plan may depend on: only full ones unless the policy is AUTO, and none without those."""
-    runs = request.past.runs
-    if not any(run.kind == "FULL" for run in runs):
-        return []
-    return [run for run in runs if run.kind == "FULL" or request.policy == "AUTO"]
+    runs = request.past.counting({"FULL", "INCREMENTAL"} if request.policy == "AUTO" else {"FULL"})
+    return runs if any(run.kind == "FULL" for run in runs) else []
 
 
 def _happened(change: SourceChange) -> tuple[object, ...]:
@@ -132,7 +130,7 @@ def _sizes(request: PlanRequest) -> Iterator[tuple[str, float]]:
         yield f"files of the content, by {FEW:.0f}", request.layout.files * FEW
     yield "held", request.held_rows
     for kind in ("FULL", "INCREMENTAL"):
-        ratios = [r.measured / r.estimated for r in _compared(request) if r.kind == kind and r.estimated > 0]
+        ratios = [r.measured / r.estimated for r in _compared(request) if r.kind == kind]
         if ratios:
             yield f"measured {kind}, by {FEW:.0f} squared", median(ratios) * FEW * FEW
 
