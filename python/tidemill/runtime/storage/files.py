@@ -44,8 +44,8 @@ def _status(found: Mapping[str, Any]) -> Status:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What lies at the location of a view: `location` with scheme, `text` of its first file (None: no such file), its
-    last committed run with the text of the entry, and the `numbers` of the numbered files in a folder, ascending."""
+    """The files of a view that tell all others: `location` with scheme, `text` of its first file (None: no such file),
+    its last committed run with the text of the entry, and the `numbers` of the files in a folder, ascending."""
 
     location: str
     text: str | None
