@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
 import tidemill
@@ -62,3 +64,16 @@ def test_a_builder_for_a_server_elsewhere_is_left_alone(fresh: SparkSession.Buil
     fresh.config("spark.remote", "sc://somewhere:15002")
     tidemill.configure(fresh)
     assert set(fresh._options) == {"spark.remote"}
+
+
+def test_long_answers_wait_for_nothing(spark: SparkSession) -> None:
+    """py4j writes them in parts; TCP would hold back the second part for 40 ms. Also in threads that come later."""
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    client = JavaObject("GATEWAY_SERVER", gateway._gateway_client).getGateway().getCallbackClient()
+
+    def at_once() -> bool:
+        return bool(client.getPerThreadConnection().getSocket().getTcpNoDelay())
+
+    with ThreadPoolExecutor(1) as later:
+        assert (at_once(), later.submit(at_once).result()) == (True, True)

@@ -51,8 +51,10 @@ class FileSource:
         before, now = _differing(old, new)
         added = [path for path in now if path not in before]
         reason = _rewritten(before, now) or _moved(old, new)
-        inserts = summary["inserts"] if summary is not None else None
-        if inserts is None and rows is not None and size:
+        inserts, known = None, (old.get("rows"), new.get("rows"))
+        if reason is None and None not in known:
+            inserts = float(known[1] - known[0])
+        elif rows is not None and size:
             inserts = rows * sum(int(now[path][0]) for path in added) / size
         return SourceChange(
             changed=bool(added) or reason is not None,

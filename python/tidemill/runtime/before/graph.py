@@ -177,11 +177,11 @@ def view_of(jvm: Jvm, source: Source) -> View | None:
     files = Files(jvm)
     table = source["location"]["table"]
     if table is None:
-        return views.at_location(files, files.qualify(source["location"]["root"]))
+        return views.at_location(files, source["location"]["root"])
     entry = catalog.lookup(jvm, (SESSION_CATALOG, *table))
     if entry is None or entry.location is None or not entry.is_view:
         return None
-    return views.at_location(files, files.qualify(entry.location), entry.name)
+    return views.at_location(files, entry.location, entry.name)
 
 
 def _recursive(path: Iterable[tuple[str, ...]]) -> TidemillError:

@@ -68,7 +68,7 @@ def published(
     runs = _runs(listed)
     if shown is not None and shown != manifest(live):
         files.delete([path])
-        runs.remove(run)
+        runs = [other for other in runs if other != run]
     return max(runs, default=None)
 
 

@@ -34,13 +34,13 @@ private[query] final class Meanings private (
    */
   def hold(session: SparkSession, since: Long): Boolean = {
     val catalog = session.sessionState.catalog
-    try
-      (session.sharedState eq shared) && Meanings.settings(session) == confs &&
-        !Meanings.hasPath(session) && relations.forall(catalog.getRawTempView(_).isEmpty) && functions.forall(
-          Meanings.isOfSpark(session, _)) &&
-        tables.forall { case (leaf, entry, described) =>
-          catalog.getTableMetadata(entry.identifier) == entry && Sources.holds(session, leaf, described, since)
-        }
+    def sameSession = (session.sharedState eq shared) && Meanings.settings(session) == confs
+    def sameNames = !Meanings.hasPath(session) && relations.forall(catalog.getRawTempView(_).isEmpty) &&
+      functions.forall(Meanings.isOfSpark(session, _))
+    def sameTables = tables.forall { case (leaf, entry, described) =>
+      catalog.getTableMetadata(entry.identifier) == entry && Sources.holds(session, leaf, described, since)
+    }
+    try sameSession && sameNames && sameTables
     catch { case NonFatal(_) => false } // whoever analyses it then says what is wrong
   }
 }

@@ -100,15 +100,15 @@ private[tidemill] object DeltaChanges {
       known(log, id).flatMap(_.read((from + 1) to to)).getOrElse(log.getChanges(from + 1, to, table, true).toSeq)
         .map((DeltaCommit.apply _).tupled)
 
-  /** None if another table has taken the place of the one with this id. */
+  /** The same; those that the summary of a run has read are not read again by each of its steps. */
+  private def again(log: DeltaLog, table: Option[CatalogTable], id: String, from: Long, to: Long): Seq[DeltaCommit] =
+    lately.all(log, id, (from + 1) to to).getOrElse(commits(log, table, id, from, to))
+
+  /** What is known of the log; None if another table has taken the place of the one with this id. */
   private def known(log: DeltaLog, id: String): Option[KnownLog] = {
     val present = log.unsafeVolatileSnapshot
     Option.when(present.metadata.id == id)(new KnownLog(log, present))
   }
-
-  /** The same; those that the summary of a run has read are not read again by each of its steps. */
-  private def again(log: DeltaLog, table: Option[CatalogTable], id: String, from: Long, to: Long): Seq[DeltaCommit] =
-    lately.all(log, id, (from + 1) to to).getOrElse(commits(log, table, id, from, to))
 
   private val lately = new CommitsLately
 

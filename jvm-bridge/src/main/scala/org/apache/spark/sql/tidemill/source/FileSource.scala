@@ -98,17 +98,17 @@ private[tidemill] object FileSource extends Source {
         "partitions" -> JArray(partitions.toList)))
   }
 
+  /** Where files only came, these are counted; else all are. */
   override def counted(session: SparkSession, source: JValue, from: JValue, position: JValue): JValue = {
-    def follows = Json.present(from \ "rows") && Listing.added(position, from).isEmpty
-    if (Json.present(position \ "rows") || follows) position
-    else position.merge(JObject("rows" -> Json.ofLong(rowsOf(session, source, Listing.of(position)))): JValue)
+    def rows = Json.longOption(from, "rows").filter(_ => Listing.added(position, from).isEmpty) match {
+      case Some(before) => rowsOf(session, source, Listing.added(from, position)).map(before + _)
+      case None => rowsOf(session, source, Listing.of(position))
+    }
+    if (Json.present(position \ "rows")) position
+    else position.merge(JObject("rows" -> Json.ofLong(rows)): JValue)
   }
 
-  /** Only the rows that came and went; all else is in the listings. */
-  def summary(session: SparkSession, source: JValue, from: JValue, to: JValue): JValue = JObject(
-    "inserts" -> Json.ofLong(rowsOf(session, source, Listing.added(from, to))),
-    "deletes" -> (if (Listing.added(to, from).isEmpty) JLong(0) else JNull),
-    "reason" -> JNull)
+  def summary(session: SparkSession, source: JValue, from: JValue, to: JValue): JValue = JNull
 
   private def rowsOf(session: SparkSession, source: JValue, files: Seq[Listing.Listed]): Option[Long] =
     Footers.rows(Json.text(source, "format"), files.map(Listing.status), HadoopSettings.of(session))

@@ -62,7 +62,7 @@ private[tidemill] trait Source {
   /** The present position, or one of `since` or later, in milliseconds since 1970. */
   def pin(session: SparkSession, source: JValue, since: Option[Long]): JValue
 
-  /** A present position with the rows there, if they can be told now and do not follow from those at `from`. */
+  /** A present position with the rows there, if these can be told; what is known of them at `from` helps. */
   def counted(session: SparkSession, source: JValue, from: JValue, position: JValue): JValue = position
 
   /**
