@@ -234,3 +234,24 @@ def test_rows_of_a_table_follow_from_its_changes(spark: SparkSession, db: str, r
         assert rows() == 255
     finally:
         spark.conf.unset(listed)
+
+
+def test_a_run_remembers_what_runs_of_its_query_took(spark: SparkSession, db: str, refresh: Callable[..., Row]) -> None:
+    """The filling does not count, the first run of each kind is cold, and another query begins anew."""
+    spark.sql("CREATE TABLE t (k INT, v INT) USING delta")
+    spark.sql("INSERT INTO t SELECT id % 7, id FROM range(100)")
+    spark.sql("CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) AS SELECT k, sum(v) AS s FROM t GROUP BY k")
+
+    def remembered() -> list[tuple[str, bool]]:
+        return [(run["kind"], run["cold"]) for run in newest_entry(location_of(spark, "v"))["past"]]
+
+    assert remembered() == []
+    took = []
+    for how in ("", "FULL", "FULL", ""):
+        spark.sql("INSERT INTO t VALUES (1, 1)")
+        took.append(refresh("v", how))
+    assert remembered() == [("INCREMENTAL", False), ("FULL", False), ("FULL", True), ("INCREMENTAL", True)]
+    newest = newest_entry(location_of(spark, "v"))["past"][0]
+    assert (newest["estimated"], newest["measured"]) == (took[-1].estimated_cost, took[-1].measured_cost)
+    spark.sql("ALTER INCREMENTAL VIEW v AS SELECT k, max(v) AS s FROM t GROUP BY k")
+    assert remembered() == []

@@ -97,7 +97,7 @@ def test_runs_alike_are_planned_once() -> None:
         {"meaning": "spark.sql.ansi.enabled=false"},
         {"settings": PlannerSettings(packs=frozenset({"delta", "recompute"}))},
         {"settings": PlannerSettings(cost_model="tuples")},
-        {"past": Past([PastRun("FULL", 1000.0, 2000.0)])},
+        {"policy": "STRICT", "past": Past([PastRun("FULL", 1000.0, 2000.0)])},
     ],
     ids=" ".join,
 )
@@ -138,13 +138,27 @@ def test_the_plan_that_was_not_used_for_longest_goes(monkeypatch: pytest.MonkeyP
     assert planner.searches(one, three, two) == 1
 
 
-def test_only_runs_that_a_choice_depends_on_count() -> None:
-    """The choice between full and incremental, which AUTO makes once both were measured."""
-    full, changed = PastRun("FULL", 1000.0, 2000.0), PastRun("INCREMENTAL", 1000.0, 2000.0)
+def test_only_runs_that_lead_to_another_choice_count() -> None:
+    """Under AUTO what both kinds took may do so; else a full run is only told of beside the plan."""
     planner = Planner()
+    full, changed = PastRun("FULL", 1000.0, 2000.0), PastRun("INCREMENTAL", 1000.0, 2000.0)
     assert planner.searches(*(request(policy="STRICT", past=Past(runs)) for runs in ([full], [changed, full]))) == 1
-    assert planner.searches(*(request(policy="AUTO", past=Past(runs)) for runs in ([], [changed]))) == 1
-    assert planner.searches(*(request(policy="AUTO", past=Past(runs)) for runs in ([full], [changed, full]))) == 2
+    whole, part = planner.cache.plan(request(), plan_run).compared or (0.0, 0.0)
+    full, changed = PastRun("FULL", whole, whole), PastRun("INCREMENTAL", part, part)
+    dear = PastRun("INCREMENTAL", part, 3 * whole)
+    assert planner.searches(*(request(past=Past(runs)) for runs in ([], [changed], [full], [changed, full] * 2))) == 0
+    runs = Past([dear, dear, full, full])
+    plans = [planner.cache.plan(request(past=runs), planner.search) for _ in range(3)]
+    assert [plan.kind for plan in plans] == ["FULL"] * 3
+    assert planner.asked == 2  # STRICT once, and AUTO once after the dear runs
+
+
+def test_a_plan_that_is_used_again_tells_what_runs_took_since() -> None:
+    cache = plan_cache.PlanCache()
+    whole, part = cache.plan(request(), plan_run).compared or (0.0, 0.0)
+    runs = [PastRun("FULL", whole, 7 * whole), PastRun("INCREMENTAL", part, part)] * 2
+    assert cache.plan(request(past=Past(runs)), plan_run).rejected == pytest.approx(7 * whole)
+    assert cache.plan(request(), plan_run).rejected is None
 
 
 def test_files_of_a_source_count_as_sizes() -> None:

@@ -79,21 +79,31 @@ def test_a_small_change_is_followed_and_a_large_one_is_not() -> None:
 def test_what_runs_took_decides_where_that_is_known_of_both_sides() -> None:
     """Full runs took more than was estimated, incremental ones less; and the other way round."""
     many = {0: change(share=3.0)} | {n: change(changed=False) for n in (1, 2)}
-    whole, part = planned(EXTREMA, many).estimated, planned(EXTREMA, many, policy="STRICT").estimated
+    whole, part = planned(EXTREMA, many).compared or (0.0, 0.0)
     assert planned(EXTREMA, many).kind == "FULL"
     known = [PastRun("FULL", whole, 50 * whole), PastRun("INCREMENTAL", part, part / 2)]
     plan = planned(EXTREMA, many, past=Past(known))
     assert plan.kind == "INCREMENTAL"
     assert plan.rejected == pytest.approx(50 * whole)
-    assert planned(EXTREMA, many, past=Past(known[:1])).kind == "FULL"
     few = planned(EXTREMA)
-    known = [PastRun("FULL", whole, 0.6 * whole), PastRun("INCREMENTAL", few.estimated, 9 * few.estimated)]
+    whole, part = few.compared or (0.0, 0.0)
+    known = [PastRun("FULL", whole, 0.6 * whole), PastRun("INCREMENTAL", part, 9 * part)]
     plan = planned(EXTREMA, past=Past(known))
     assert plan.kind == "FULL"
-    assert plan.rejected == pytest.approx(9 * few.estimated)
+    assert plan.reason == f"COST: full {0.6 * whole:.0f} ms, incremental {9 * part:.0f} ms"
+    assert plan.rejected == pytest.approx(9 * part)
     plan = planned(EXTREMA, past=Past(known), policy="STRICT")
     assert plan.kind == "INCREMENTAL"
     assert plan.rejected == pytest.approx(0.6 * whole)
+
+
+def test_the_alternative_of_a_kind_that_alone_has_run_is_tried_if_that_took_far_too_long() -> None:
+    many = {0: change(share=3.0)} | {n: change(changed=False) for n in (1, 2)}
+    whole, part = planned(EXTREMA, many).compared or (0.0, 0.0)
+    even = (part / whole) ** 2  # whole * even == part * sqrt(even)
+    for times, kind in ((0.9 * even, "FULL"), (1.1 * even, "INCREMENTAL")):
+        plan = planned(EXTREMA, many, past=Past([PastRun("FULL", whole, times * whole)]))
+        assert (plan.kind, plan.rejected is None) == (kind, kind == "FULL")
 
 
 def test_a_full_run_by_reason() -> None:

@@ -16,6 +16,7 @@ from tidemill.cost.guesses import FILE_ROW_BYTES
 from tidemill.plan.datatype import type_to_text
 from tidemill.plan.keyed import keyed_fields
 from tidemill.plan.query import count_field
+from tidemill.recent import Recent
 from tidemill.runtime.before.situation import Situation
 from tidemill.runtime.content import leaving, mark
 from tidemill.runtime.content.apply import Delta, apply_delta, is_small
@@ -34,9 +35,13 @@ from tidemill.runtime.view.arrivals import Arrived
 from tidemill.runtime.view.history import ChangeCounts, RunRow
 from tidemill.runtime.view.record import File, RunRecord, StoredPiece, StoredState
 from tidemill.runtime.view.views import Lost, View
+from tidemill.search.contract.past import NOTHING_PAST, Past, PastRun
 from tidemill.search.contract.run_kinds import RunKind
 from tidemill.search.contract.run_plan import RunPlan, StateSpec
 from tidemill.sources.adapters import check_undisturbed
+
+_WARM: Recent[tuple[str, str], bool] = Recent(most=10_000)
+"""The kinds of runs that this process has executed, by the locations of views."""
 
 
 def row_of(view: View, occasion: Occasion, kind: RunKind, situation: Situation) -> RunRow:
@@ -353,7 +358,21 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
         arrived=run.arrived(occasion),
         chosen=plan.chosen,
         rows=rows,
+        past=_past(run, row),
     )
+
+
+def _past(run: _Executed, row: RunRow) -> Past:
+    """Returns what runs of the view's definition took, this one included. A run that fills it does not count."""
+    head, plan, view = run.head, run.plan, run.view
+    if head is None or head.definition != view.definition.number:
+        return NOTHING_PAST
+    if row.measured_cost is None or plan.kind == "PARTIAL":
+        return head.past
+    key = (view.location, plan.kind)
+    cold = _WARM.get(key) is None
+    _WARM.put(key, True)
+    return head.past.then(PastRun(plan.kind, plan.estimated, row.measured_cost, cold))
 
 
 def _rows(files: Sequence[File]) -> float:

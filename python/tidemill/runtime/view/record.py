@@ -5,7 +5,7 @@ It has everything that the next run needs (live files, states, positions), and e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from tidemill.runtime.storage.small import UnknownFormatError
 from tidemill.runtime.view.arrivals import Arrived
 from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.split import Split, StepSpent, steps_from_json, steps_to_json
+from tidemill.search.contract.past import NOTHING_PAST, Past, PastRun
 from tidemill.search.contract.stored import Piece
 
 FORMAT = 3
@@ -97,7 +98,8 @@ class RunRecord:
     `definition`: number of the definition that the content belongs to. `compacted`: states with a compaction in this
     run. `arrived`: the arrivals at the sources; the history keeps them with the row. `chosen`: the packs that were
     enabled when the states were chosen; None: unknown. `rows`: of the content; None: unknown. `split`: where its time
-    went, which the history keeps too (None: a version that did not measure it); `steps`: what its steps took.
+    went, which the history keeps too (None: a version that did not measure it); `steps`: what its steps took. `past`:
+    what runs of the definition took, this one included.
     """
 
     run: int
@@ -121,6 +123,7 @@ class RunRecord:
     rows: int | None = None
     split: Split | None = None
     steps: tuple[StepSpent, ...] = ()
+    past: Past = NOTHING_PAST
 
     @property
     def filled(self) -> bool:
@@ -185,6 +188,7 @@ class RunRecord:
             "functions": dict(self.functions),
             "keys": None if self.keys is None else list(self.keys),
             "steps": steps_to_json(self.steps),
+            "past": [asdict(run) for run in self.past.runs],
             "metrics": self.row.to_json() | self._beside_row(),
         }
 
@@ -223,7 +227,13 @@ class RunRecord:
             rows=data.get("rows"),
             split=split_in(data["metrics"]),
             steps=steps_from_json(data.get("steps") or ()),
+            past=Past(tuple(PastRun(**run) for run in data.get("past") or ())),
         )
+
+
+def sizes_of(files: Sequence[File]) -> tuple[list[int], list[int]]:
+    """Returns the bytes and the rows of files, 0 rows where they were not counted."""
+    return [int(f["bytes"]) for f in files], [int(f.get("rows") or 0) for f in files]
 
 
 def arrived_of(metrics: Mapping[str, Any]) -> Arrived | None:

@@ -21,14 +21,12 @@ from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.record import File, RunRecord, arrived_of, split_in
 from tidemill.runtime.view.results import Result, result_of
 from tidemill.runtime.view.split import Split
-from tidemill.search.contract.past import LEAST, NOTHING_PAST, Past, PastRun
+from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.contract.stored import HELD
 from tidemill.sql.codec import action_from_json, to_json
 from tidemill.sql.statements import Action
 
 _LOG = logging.getLogger("tidemill")
-RUNS_WEIGHED = 16
-"""Number of runs whose measured cost is compared with the estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +107,8 @@ class View:
         return [(RunRow.from_json(row), split_in(row)) for row in self.log.history(limit)]
 
     def past(self) -> Past:
-        """Returns the costs of its last runs; nothing if the last one cost too little to tell."""
-        head = self.head
-        if head is None or (head.row.measured_cost or 0.0) < LEAST:
-            return NOTHING_PAST
-        return Past(
-            [
-                PastRun(row.kind, row.estimated_cost, row.measured_cost)
-                for row in self.history(RUNS_WEIGHED)
-                if row.estimated_cost is not None and row.measured_cost is not None
-            ]
-        )
+        """Returns the costs of its last runs."""
+        return NOTHING_PAST if self.head is None else self.head.past
 
     def lost(self) -> Lost:
         """Returns which files of the last run are gone, or are not as they were written. No Spark job runs."""

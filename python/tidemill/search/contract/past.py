@@ -1,55 +1,121 @@
-"""Measured costs of earlier runs of a view, beside their estimates; they correct later choices."""
+"""Measured costs of earlier runs of a view, beside their estimates; they correct the choice between two kinds of runs.
+
+A run is full or incremental. Either would cost its estimate, times the ratio of measured to estimated cost over the
+latest comparable runs of that kind. Filling a view is no such run: it makes states, and most of its code is new. In a
+process the first run of a kind is cold, and cold runs are compared with cold ones only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from math import sqrt
 from statistics import median
-
-from tidemill.search.contract.run_kinds import RunKind
+from typing import Literal, TypeAlias
 
 LEAST = 500.0
-"""Smallest CPU milliseconds of a run that count: below, fixed costs hide those of its plan."""
+"""Smallest CPU milliseconds of a run that counts where a kind has fewer than `SURE` runs: below, a run differs from the
+next one by as much as from its estimate."""
 ALIKE = 4.0
 """Largest factor between the estimates of two comparable runs."""
 LATEST = 5
-"""Largest number of comparable runs that count, the newest first."""
+"""Largest number of comparable runs of a kind that count, the newest first."""
+SURE = 2
+"""Smallest number of comparable runs of each kind after which their costs are compared as they are."""
+NEAR = 0.95
+"""Largest cost of a full run that is preferred for sure, as a share of that of an incremental one."""
+NO_DIFFERENCE = 5.0
+"""CPU milliseconds that make no difference, at whatever size."""
+REMEMBERED = 16
+"""Number of runs of a view that are remembered. Older ones are forgotten, so that their plans can be tried again."""
+
+Way: TypeAlias = Literal["FULL", "INCREMENTAL"]
+"""The two kinds of runs that are compared."""
+WAYS: tuple[Way, ...] = ("FULL", "INCREMENTAL")
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """An executed run; costs in CPU milliseconds."""
+    """An executed run; costs in CPU milliseconds. `cold`: the first of its kind for its view in the process."""
 
-    kind: RunKind
+    kind: Way
     estimated: float
     measured: float
+    cold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The likely costs of a full and of an incremental run, and the one to take.
+
+    Attributes:
+        way: the one to take.
+        full, incremental: likely CPU milliseconds.
+        measured: the kinds whose comparable runs were measured.
+    """
+
+    way: Way
+    full: float
+    incremental: float
+    measured: frozenset[Way] = frozenset()
+
+    def beside(self, way: str) -> float | None:
+        """Likely CPU milliseconds of the alternative to a run of that kind; None if none like it was measured."""
+        other, cost = ("INCREMENTAL", self.incremental) if way == "FULL" else ("FULL", self.full)
+        return cost if other in self.measured else None
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The view's last runs, the newest first. Older runs are forgotten, so that their plans can be tried again."""
+    """The view's last runs, the newest first, without its filling."""
 
     runs: Sequence[PastRun] = ()
 
-    def counting(self, kinds: Collection[RunKind]) -> list[PastRun]:
-        """Returns the runs of these kinds that are large enough to count."""
-        return [run for run in self.runs if run.kind in kinds and run.measured >= LEAST and run.estimated > 0]
+    def compare(self, full: float, incremental: float, noise: float) -> Comparison:
+        """The cheaper kind of run, given estimates of both.
 
-    def likely(self, kind: RunKind, estimated: float) -> float | None:
-        """Likely CPU milliseconds of a run of this kind and estimate; None if no comparable run was measured.
+        Once both kinds have run twice, what they took decides. Before that a full run must be cheaper by `noise`. If
+        one kind alone has run, half of its error (in logarithms) is taken to be that of the other as well: so an error
+        that both share changes little, and a run that took much longer than estimated has its alternative tried.
 
-        The estimate times the median ratio of measured to estimated cost over the latest comparable runs.
-
-        >>> past = Past([PastRun("FULL", 1000, 3000), PastRun("FULL", 1000, 2000), PastRun("FULL", 9000, 9000)])
-        >>> past.likely("FULL", 2000), past.likely("FULL", 100), past.likely("INCREMENTAL", 1000)
-        (5000.0, None, None)
+        >>> slow = [PastRun("FULL", 200, 900), PastRun("FULL", 200, 900)]
+        >>> Past().compare(200, 400, 100).way, Past(slow).compare(200, 400, 100).way
+        ('FULL', 'INCREMENTAL')
+        >>> both = Past([*slow, PastRun("INCREMENTAL", 400, 40), PastRun("INCREMENTAL", 400, 60)])
+        >>> both.compare(200, 400, 100)  # doctest: +ELLIPSIS
+        Comparison(way='INCREMENTAL', full=900.0, incremental=50.0, measured=...)
         """
-        alike = [
-            run.measured / run.estimated
-            for run in self.counting({kind})
-            if run.estimated <= ALIKE * estimated and estimated <= ALIKE * run.estimated
-        ]
-        return estimated * median(alike[:LATEST]) if alike else None
+        seen = self._counting({"FULL": full, "INCREMENTAL": incremental})
+        ratios = {way: median(run.measured / run.estimated for run in runs) for way, runs in seen.items() if runs}
+        if len(ratios) == len(WAYS) and min(map(len, seen.values())) >= SURE:
+            full, incremental = full * ratios["FULL"], incremental * ratios["INCREMENTAL"]
+            cheaper = full < min(NEAR * incremental, incremental - NO_DIFFERENCE)
+            return Comparison("FULL" if cheaper else "INCREMENTAL", full, incremental, frozenset(WAYS))
+        ratios = {way: r for way, r in ratios.items() if min(run.measured for run in seen[way]) >= LEAST}
+        shared = sqrt(next(iter(ratios.values()))) if len(ratios) == 1 else 1.0
+        full, incremental = full * ratios.get("FULL", shared), incremental * ratios.get("INCREMENTAL", shared)
+        return Comparison("FULL" if full < incremental - noise else "INCREMENTAL", full, incremental, frozenset(ratios))
+
+    def _counting(self, estimates: dict[Way, float]) -> dict[Way, list[PastRun]]:
+        """Of each kind the latest runs with estimates like this one: warm ones, or cold ones if both kinds have these
+        and not both have warm ones."""
+        alike = {way: [run for run in self.runs if run.kind == way and _alike(run, e)] for way, e in estimates.items()}
+        warm = {way: [run for run in runs if not run.cold] for way, runs in alike.items()}
+        cold = {way: [run for run in runs if run.cold] for way, runs in alike.items()}
+        counted = cold if all(cold.values()) and not all(warm.values()) else warm
+        return {way: runs[:LATEST] for way, runs in counted.items()}
+
+    def of(self, kinds: Collection[Way]) -> list[PastRun]:
+        """Returns the runs of these kinds."""
+        return [run for run in self.runs if run.kind in kinds]
+
+    def then(self, run: PastRun) -> Past:
+        """Returns what is remembered after one more run."""
+        return Past((run, *self.runs)[:REMEMBERED])
+
+
+def _alike(run: PastRun, estimated: float) -> bool:
+    return 0 < run.estimated <= ALIKE * estimated and estimated <= ALIKE * run.estimated
 
 
 NOTHING_PAST = Past()

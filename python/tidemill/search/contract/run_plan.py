@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Self
 
+from tidemill.cost.costing import CostModel
+from tidemill.search.contract.past import Comparison
 from tidemill.search.contract.run_kinds import Mode, PlanKind, Target
 from tidemill.search.contract.stored import KeyedRead
 from tidemill.wire import questions
 from tidemill.wire.nodes import Kind, WireNode
+
+COST = "COST"
+"""The reason of a full run that is cheaper than an incremental one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +101,7 @@ class RunPlan:
         behind: names of the states that the run does not follow; they stay at their moment.
         chosen: the packs that were available when the kept states were chosen; None for a run without output, which
             chooses none.
+        compared: estimates of a full and of an incremental run, if the two were compared.
         rejected: likely CPU milliseconds of the alternative that the plan was compared with, if comparable runs were
             measured.
         asked: its reads of states by few keys, by the states' names.
@@ -110,9 +117,17 @@ class RunPlan:
     states: tuple[StateSpec, ...]
     behind: frozenset[str]
     chosen: frozenset[str] | None
+    compared: tuple[float, float] | None = None
     rejected: float | None = None
     asked: Mapping[str, KeyedRead] = field(default_factory=dict)
     applying: float = 0.0
+
+    def weighed(self, found: Comparison, model: CostModel) -> Self:
+        """This plan with what a comparison says: the cost of the alternative and, of a full run by cost, the reason."""
+        reason, unit = self.reason, "ms" if model.name == "default" else model.name
+        if reason is not None and reason.startswith(COST):
+            reason = f"{COST}: full {found.full:.0f} {unit}, incremental {found.incremental:.0f} {unit}"
+        return replace(self, rejected=found.beside(self.kind), reason=reason)
 
 
 def states_read(steps: Collection[Step]) -> frozenset[str]:

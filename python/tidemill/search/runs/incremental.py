@@ -9,7 +9,7 @@ from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.search.choose.extract import Extractor, Planned
 from tidemill.search.choose.sharing import Start, share
-from tidemill.search.contract.run_plan import read_by, states_needed
+from tidemill.search.contract.run_plan import COST, read_by, states_needed
 from tidemill.search.runs.anew import full
 from tidemill.search.runs.assembly import Assembly
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan
@@ -84,33 +84,27 @@ class IncrementalPlanner:
 
     def _all_anew(self) -> ExplainedPlan:
         """A full plan that makes the existing states; it gives the cost of a full run without a choice of states."""
-        return full(self.task, "COST", None if self.chosen is None else self.request.states | self.anew)
+        return full(self.task, COST, None if self.chosen is None else self.request.states | self.anew)
 
     def _cheaper(self, plan: ExplainedPlan) -> ExplainedPlan:
-        """The cheaper of the incremental and the full plan.
-
-        Measured costs of comparable runs decide if both have some, else the estimates.
-        """
-        rival = self._all_anew()
-        likely = {p.kind: self.request.past.likely(p.kind, p.estimated) for p in (plan, rival)}
-        mine, other = likely[plan.kind], likely[rival.kind]
-        if mine is None or other is None:
-            mine, other = plan.estimated, rival.estimated
-        costs = f"{plan.kind} {mine:.3f} ms, {rival.kind} {other:.3f} ms, taken if {self.task.model.noise:.0f} ms less"
+        """The cheaper of the incremental and the full plan, by their estimates and by what earlier runs took."""
+        estimates = self._all_anew().estimated, plan.estimated
+        found = self.request.past.compare(*estimates, self.task.model.noise)
+        costs = f"incremental {found.incremental:.3f} ms, full {found.full:.3f} ms: {found.way}"
         plan.explanation.space.memo.emit("best", "", 0, costs)
-        if other < mine - self.task.model.noise:
-            unit = "ms" if self.task.model.name == "default" else self.task.model.name
-            rival = full(self.task, self.lost or f"COST: full {other:.0f} {unit}, incremental {mine:.0f} {unit}")
-            explanation = replace(rival.explanation, rivals=plan.explanation.rivals)
-            return replace(rival, explanation=explanation, rejected=likely[plan.kind])
-        return replace(plan, rejected=likely[rival.kind])
+        if found.way == "FULL":
+            rival = full(self.task, self.lost or COST)
+            plan = replace(rival, explanation=replace(rival.explanation, rivals=plan.explanation.rivals))
+        return replace(plan, compared=estimates).weighed(found, self.task.model)
 
     def _beside_full(self, plan: ExplainedPlan) -> ExplainedPlan:
         """A plan without alternative; if full runs were measured, it records the likely cost of one."""
         past = self.request.past
-        if not any(run.kind == "FULL" for run in past.runs):
+        if not past.of({"FULL"}):
             return plan
-        return replace(plan, rejected=past.likely("FULL", self._all_anew().estimated))
+        estimates = self._all_anew().estimated, plan.estimated
+        found = past.compare(*estimates, self.task.model.noise)
+        return replace(plan, compared=estimates).weighed(found, self.task.model)
 
     def _look_for_states(self, space: Space) -> None:
         """Finds the lost states, and those to make anew.

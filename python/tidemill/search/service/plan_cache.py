@@ -2,7 +2,8 @@
 
 Two runs are similar if their requests differ only in sizes: they have the same analysed query, the same kind of change
 of each source, the same states at the same moments, and the same settings. A plan is reused if no size is off by more
-than a factor of two. So the plan of a view's runs is searched again when the view has grown, and otherwise once.
+than a factor of two, and if what full and incremental runs took leads to the same choice between them. So the plan of
+a view's runs is searched again when the view has grown, and otherwise once.
 Positions and files are bound into a plan later, so they do not matter.
 """
 
@@ -11,14 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
-from statistics import median
 from typing import Any, TypeAlias
 
 from tidemill.cost.models import cost_model
 from tidemill.plan.change import SourceChange
 from tidemill.plan.query import Query
 from tidemill.recent import Recent
-from tidemill.search.contract.past import PastRun
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.contract.run_plan import RunPlan
 from tidemill.search.keep.compaction import may_compact
@@ -54,7 +53,9 @@ class PlanCache:
         kind, sizes = _kind(request), dict(_sizes(request))
         known = self._known.get(kind)
         if known is not None and _near(known[0], sizes) and not may_compact(request, known[1].asked):
-            return known[1]
+            again = _weighed(known[1], request)
+            if again is not None:
+                return again
         found = search(request)
         if any(step.mode == "compact" for step in found.steps):
             return found
@@ -75,7 +76,7 @@ def _kind(request: PlanRequest) -> str:
         "rows": request.rows is None,
         "layout": request.layout and (request.layout.keys, request.layout.marks, request.layout.merged > 0),
         "model": model,
-        "past": sorted({run.kind for run in _compared(request)}),
+        "past": request.policy != "AUTO" and bool(request.past.of({"FULL"})),
     }
     return sha256("\n".join(f"{name}: {_text(told[name])}" for name in sorted(told)).encode()).hexdigest()
 
@@ -98,10 +99,13 @@ def _without_sizes(query: Query) -> list[str]:
     return list(map(_text, parts))
 
 
-def _compared(request: PlanRequest) -> list[PastRun]:
-    """The earlier runs that a plan may depend on: only full ones unless the policy is AUTO, and none without those."""
-    runs = request.past.counting({"FULL", "INCREMENTAL"} if request.policy == "AUTO" else {"FULL"})
-    return runs if any(run.kind == "FULL" for run in runs) else []
+def _weighed(plan: RunPlan, request: PlanRequest) -> RunPlan | None:
+    """A plan with what runs took since it was made; None if the other kind of run is the cheaper one now."""
+    if plan.compared is None:
+        return plan
+    model = cost_model(request.settings.cost_model, request.settings.cost_constants)
+    found = request.past.compare(*plan.compared, model.noise)
+    return None if request.policy == "AUTO" and found.way != plan.kind else plan.weighed(found, model)
 
 
 def _happened(change: SourceChange) -> tuple[object, ...]:
@@ -129,10 +133,6 @@ def _sizes(request: PlanRequest) -> Iterator[tuple[str, float]]:
         yield "bytes of its files to be merged", request.layout.merged
         yield f"files of the content, by {FEW:.0f}", request.layout.files * FEW
     yield "held", request.held_rows
-    for kind in ("FULL", "INCREMENTAL"):
-        ratios = [r.measured / r.estimated for r in _compared(request) if r.kind == kind]
-        if ratios:
-            yield f"measured {kind}, by {FEW:.0f} squared", median(ratios) * FEW * FEW
 
 
 def _near(planned: RequestSizes, now: RequestSizes) -> bool:
