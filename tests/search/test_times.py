@@ -94,6 +94,40 @@ def test_early_work_pays_where_it_is_cheap_enough(price: float, cost: float, ear
         assert found.saved_by(group, 1) == ([(group, 0)] if early else [])
 
 
+@pytest.mark.parametrize(
+    ("prices", "cost", "early"),
+    [
+        ([0.7, 1.0], 18.5, 0),
+        ([0.6, 1.0], 17.0, 0),
+        ([0.5, 1.0], 15.5, 0),
+        ([0.9, 1.0], 20.0, None),
+        ([0.7, 0.5, 1.0], 15.5, 1),
+        ([0.5, 0.7, 1.0], 15.5, 0),
+        ([0.9, 0.8, 1.0], 20.0, None),
+    ],
+    ids=str,
+)
+def test_several_readers_share_early_work_that_pays_for_none_of_them(
+    prices: list[float], cost: float, early: int | None
+) -> None:
+    """Compute 10, save 5, load 4, read twice: no reader gains by itself, so no tree has the work early. Falling prices
+    lead to the cheapest point."""
+    still = change(0.0, changed=False)
+    steps = [change(5.0), *[still] * (len(prices) - 1)]
+    memo = over_steps(*steps)
+    group, whole = memo.change(0, DELTA), memo.moment(0, SNAPSHOT, old=False)
+    delta = Ref(0, over(DELTA, SYMBOLIC))
+    memo.add(group, Node(Net((0,)), (Node(Changes(0, FIELDS, OLD, NEW)),)), "r", "p")
+    memo.add(whole, Node(Sum(), (delta, Node(Negate(), (delta,)))), "r", "p")
+    facts = Facts(memo.query, tuple({0: step} for step in steps), {})
+    runs = [PlannedRun(i + 1, price) for i, price in enumerate(prices)]
+    number, due = memo.find(group), len(prices) - 1
+    found = Extractor(memo, Fixed(costs={Net: 10.0}), facts, runs=runs, savable=lambda g: memo.find(g) == number)
+    best = share(found, [whole], due)
+    assert best.cost[0] == pytest.approx(cost)
+    assert best.extractor.saved_by(whole, due) == ([] if early is None else [(number, early)])
+
+
 @pytest.mark.parametrize("price", [0.0, 0.5, 1.0, 3.0])
 def test_a_preferred_pack_is_heard_at_any_price_and_costs_what_it_costs(price: float) -> None:
     memo, whole = read_twice()

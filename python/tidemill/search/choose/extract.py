@@ -10,7 +10,7 @@ chosen separately, so that it never reads itself by way of its readers.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
@@ -384,7 +384,27 @@ class Extractor:
             handling = self._model.save(rows) + self._model.load(rows) * (reads + len(others))
             saved = sum(p.choice.cost * p.reads for p in each) - least.choice.cost + sum(others)
             found[place] = saved - handling * self.runs[place[1]].price
-        return found
+        return found | dict(self._gains_before(computed))
+
+    def _gains_before(self, computed: Iterable[Planned]) -> Iterator[tuple[Place, float]]:
+        """Gains from writing at an earlier run what later runs compute several times.
+
+        A single reader has chosen between the runs already. Several share what the earlier run takes, so they may gain
+        where none of them does alone. Prices may fall, so all earlier runs are looked at.
+        """
+        later: dict[int, list[Planned]] = defaultdict(list)
+        for p in computed:
+            if p.run > 0 and not p.once and self._settling.is_savable(p.group):
+                later[p.group].append(p)
+        for group, each in later.items():
+            for run in range(max(p.run for p in each)):
+                readers = [p for p in each if p.run > run]
+                choice = self.best(group, run)
+                if sum(p.reads for p in readers) < 2 or choice is None or choice.expression is None:
+                    continue
+                there = choice.cost + self._model.save(choice.rows) * self.runs[run].price
+                loads = sum(self._model.load(choice.rows) * p.reads * self.runs[p.run].price for p in readers)
+                yield (group, run), sum(p.choice.cost * p.reads for p in readers) - there - loads
 
     def _has_columns(self, p: Planned) -> bool:
         """False for rows without columns, which cannot be written; deltas always have their counts."""

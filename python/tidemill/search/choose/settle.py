@@ -153,6 +153,10 @@ class SettlingProblem:
         best = min(near, key=lambda other: len(other.differing(given)), default=None)
         return SettledChoices(self, given, best)
 
+    def is_savable(self, group: int) -> bool:
+        """True if a run may save the group for later runs."""
+        return self._savable(group)
+
     @property
     def leaves(self) -> list[Place]:
         """The places that need no other place first."""
