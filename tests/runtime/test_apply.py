@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle, location_of
-from tidemill.runtime.content import apply
+from tidemill.runtime.content import apply, jobs
+from tidemill.search.contract import stored
 from tidemill.search.contract.stored import CROWD
 
 Refresh = Callable[..., Row]
@@ -125,6 +126,24 @@ def test_inserts_into_a_big_result_do_not_pile_up_files(
     refresh("bag")
     assert first < manifest(spark, "bag")
     oracle("bag", query)
+
+
+@pytest.mark.parametrize("results", [pytest.param("parquet"), pytest.param("delta", marks=pytest.mark.slow)])
+def test_files_with_as_many_rows_as_a_file_may_have_stay_as_they_are(
+    spark: SparkSession, db: str, refresh: Refresh, monkeypatch: pytest.MonkeyPatch, results: str
+) -> None:
+    """However few bytes they have: merged, they would be cut again, and so at each run that writes rows."""
+    monkeypatch.setattr(apply, "SMALL_RESULT_BYTES", 0)
+    monkeypatch.setattr(jobs, "FILE_ROWS", 500)
+    monkeypatch.setattr(stored, "FILE_ROWS", 500)
+    spark.sql("CREATE TABLE t (id INT) USING delta")
+    spark.sql("INSERT INTO t SELECT id FROM range(0, 5000, 1, 1)")
+    spark.sql(f"CREATE INCREMENTAL VIEW bag USING {results} REFRESH POLICY STRICT AS SELECT id FROM t")
+    read = []
+    for i in range(10):
+        spark.sql(f"INSERT INTO t VALUES ({i})")
+        read.append(refresh("bag").rows_read)
+    assert max(read) <= 2 * CROWD, "only files of single rows are merged"
 
 
 def test_a_delta_that_takes_what_is_not_there_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from tidemill.runtime.before.situation import Situation, survey
 from tidemill.runtime.view.arrivals import ArrivedRows, Outlook
 from tidemill.runtime.view.definition import Terms
 from tidemill.runtime.view.history import RunRow
-from tidemill.runtime.view.record import RunRecord, StoredState
+from tidemill.runtime.view.record import File, RunRecord, StoredState, sizes_of
 from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.contract.request import PlanRequest, UpcomingPoint, planned_with
 from tidemill.search.contract.run_plan import RunPlan, StateSpec
@@ -74,11 +74,12 @@ def _layout(situation: Situation) -> Layout | None:
     head = situation.head
     if head is None or not head.files:
         return None
-    partitions: dict[tuple[str | None, ...], list[int]] = {}
+    partitions: dict[tuple[str | None, ...], list[File]] = {}
     for file in head.files:
-        partitions.setdefault(tuple(file.get("partition", ())), []).append(int(file["bytes"]))
-    merged = sum(sizes[i] for sizes in partitions.values() for i in crowded(sizes))
-    size = sum(map(sum, partitions.values()))
+        partitions.setdefault(tuple(file.get("partition", ())), []).append(file)
+    each = [sizes_of(files) for files in partitions.values()]
+    merged = sum(sizes[i] for sizes, rows in each for i in crowded(sizes, rows))
+    size = sum(sum(sizes) for sizes, _ in each)
     return Layout(len(head.files), float(size), head.keys, situation.terms.marks_rows, float(merged))
 
 

@@ -19,9 +19,10 @@ from tidemill.plan.expr import ONE, ZERO, Col, Expr, fn
 from tidemill.plan.grouping import identity, is_plain
 from tidemill.runtime.content import leaving, mark
 from tidemill.runtime.content.jobs import SparkJobs, Written
-from tidemill.runtime.content.leaving import File, Found, Left, ResultColumn, Search, may_hold, same_values
+from tidemill.runtime.content.leaving import Found, Left, ResultColumn, Search, may_hold, same_values
 from tidemill.runtime.content.row_expressions import Ids, is_negative, is_positive, observed_sum, partition_text
 from tidemill.runtime.storage.files import child
+from tidemill.runtime.view.record import File, sizes_of
 from tidemill.search.contract.stored import SMALL_RESULT_BYTES, TARGET_FILE_BYTES, crowded
 from tidemill.wire import nodes
 from tidemill.wire.nodes import WireNode
@@ -205,7 +206,7 @@ def is_small(files: Sequence[File]) -> bool:
 
 
 def _crowded(files: Sequence[File]) -> tuple[File, ...]:
-    return tuple(files[i] for i in crowded([int(f["bytes"]) for f in files], SMALL_RESULT_BYTES))
+    return tuple(files[i] for i in crowded(*sizes_of(files), SMALL_RESULT_BYTES))
 
 
 def _candidates(task: _Task, live: Sequence[File]) -> tuple[tuple[File, ...], tuple[File, ...]]:

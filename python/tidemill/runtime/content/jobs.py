@@ -15,11 +15,10 @@ from tidemill.cost.guesses import FILE_ROW_BYTES
 from tidemill.runtime.before import sessions
 from tidemill.runtime.content.row_expressions import partition_text
 from tidemill.runtime.view.split import StepSpent, by_part
+from tidemill.search.contract.stored import FILE_ROWS
 from tidemill.wire import nodes
 from tidemill.wire.nodes import WireNode
 
-FILE_ROWS = 1_000_000
-"""Most rows of a result file. A run that takes one row out of a file copies the bytes of all others."""
 PARTITION = "_tidemill_partition_"
 """Prefix of the names of columns that partition the rows of a write; no file has them."""
 

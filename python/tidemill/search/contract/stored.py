@@ -24,6 +24,8 @@ CROWD = 8
 """A run merges small files of the content once there are this many."""
 TARGET_FILE_BYTES = 32 << 20
 """Size of a full file of the content."""
+FILE_ROWS = 1_000_000
+"""Most rows of a file of the content. A run that takes one row out of a file copies the bytes of all others."""
 MERGED_INTO = 4
 """Smallest number of times that a file grows by a merge."""
 
@@ -77,28 +79,32 @@ class Layout:
     merged: float = 0.0
 
 
-def crowded(sizes: Sequence[int], small: int = SMALL_RESULT_BYTES) -> tuple[int, ...]:
-    """The files of a content, or of a partition, that are due to be merged: their places among the sizes in bytes.
+def crowded(sizes: Sequence[int], rows: Sequence[int], small: int = SMALL_RESULT_BYTES) -> tuple[int, ...]:
+    """The files of a content, or of a partition, that are due to be merged: their places among sizes in bytes and rows.
 
-    Of a content of up to `small` bytes these are all files. Of a bigger one they are the smallest files, as many as
-    possible with none bigger than a quarter of all of these together. So a row that is rewritten gets into a file of
-    at least four times the size: n bytes cost O(n log n) of writing. Two files that are half full stay as they are.
+    Of a content of up to `small` bytes these are all files. Of a bigger one they are the smallest files, as many as fit
+    into one file with none bigger than a quarter of all of these together. So a row that is rewritten gets into a file
+    of at least four times the size: n bytes cost O(n log n) of writing. Two files that are half full stay as they are,
+    and so does a file of few bytes that has as many rows as a file may have.
 
-    >>> sizes = lambda *mebibytes: [m << 20 for m in mebibytes]
-    >>> crowded(sizes(100, 1, 2, 1, 1, 1, 1, 1, 1))
+    >>> sizes, few = lambda *mebibytes: [m << 20 for m in mebibytes], [1] * 9
+    >>> crowded(sizes(100, 1, 2, 1, 1, 1, 1, 1, 1), few)
     (1, 3, 4, 5, 6, 7, 8, 2)
-    >>> crowded(sizes(100, 1, 2, 1, 1, 1, 1, 1))
+    >>> crowded(sizes(100, 1, 2, 1, 1, 1, 1, 1), few[:8])
     ()
-    >>> crowded(sizes(12, 12, 1, 1, 1, 1, 1, 1, 1))
+    >>> crowded(sizes(12, 12, 1, 1, 1, 1, 1, 1, 1), few)
+    ()
+    >>> crowded(sizes(6, 6, 6, 6, 6, 1, 1, 1), [FILE_ROWS] * 5 + [1] * 3)
     ()
     """
     places = sorted(range(len(sizes)), key=sizes.__getitem__)
     sums = list(accumulate(sizes[i] for i in places))
     if not sums or sums[-1] <= small:
         return tuple(places) if len(places) >= CROWD else ()
+    together = zip(places, sums, accumulate(rows[i] for i in places), strict=True)
     due = [
         n
-        for n, (place, total) in enumerate(zip(places, sums, strict=True), 1)
-        if n >= CROWD and MERGED_INTO * sizes[place] <= total <= TARGET_FILE_BYTES
+        for n, (place, size, count) in enumerate(together, 1)
+        if n >= CROWD and MERGED_INTO * sizes[place] <= size <= TARGET_FILE_BYTES and count <= FILE_ROWS
     ]
     return tuple(places[: max(due, default=0)])
