@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidemill.cost.costing import Constant, CpuMs, Facts, OperatorWork, Read, RowCount
-from tidemill.plan.ops import Aggregate, Join, KeyFilter, LookUp, Op, Partial
+from tidemill.plan.ops import Aggregate, Join, JoinChange, KeyFilter, LookUp, Op, Partial
 from tidemill.tvr.form import DELTA
 
 from .default import DefaultCostModel
@@ -49,7 +49,7 @@ class TuplesCostModel(DefaultCostModel):
         match op:
             case Aggregate() | Partial():
                 return CpuMs(sum(read.rows for read in reads))
-            case Join():
+            case Join() | JoinChange():
                 arriving = [read for read in reads if read.form == DELTA] or reads
                 return CpuMs(sum(read.rows for read in arriving))
             case _:  # only arrivals at these operators count
@@ -68,6 +68,8 @@ class TuplesCostModel(DefaultCostModel):
                     arriving = [read for read in w.inputs if read.form == DELTA]
                     of = split if kind in HALVES and not arriving else joined
                     of[condition] |= {read.group: read.rows for read in arriving or w.inputs}
+                case JoinChange(condition):
+                    joined[condition] |= {read.group: read.rows for read in w.inputs if read.form == DELTA}
         found = (joined.get(condition) or split[condition] for condition in joined.keys() | split.keys())
         return CpuMs(sum(aggregated.values()) + sum(sum(rows.values()) for rows in found))
 

@@ -37,6 +37,31 @@ def planned(constants: str) -> ExplainedPlan:
     return plan_run(PlanRequest(parse_query(SUMS), "INCREMENTAL", {0: change}, frozenset(), False, None, settings))
 
 
+PAIRS = """\
+source 0 t [a: long, b: long] rows=1000000
+source 1 u [c: long, d: long] rows=1000000
+source 2 v [e: long, f: long] rows=1000000
+join inner [(#0 = #2), (#0 = #4)]
+  scan 0 [#0 := a, #1 := b]
+  scan 1 [#2 := c, #3 := d]
+  scan 2 [#4 := e, #5 := f]
+"""
+
+
+@pytest.mark.parametrize("pack", [None, "delta"])
+def test_all_rows_that_arrive_at_a_join_count_whichever_way_it_is_carried_out(pack: str | None) -> None:
+    """All inputs change: the join may be read once for all changes, or once for each."""
+    changes = {
+        n: SourceChange(changed=True, old_readable=True, rows=1e6, inserts=rows, deletes=1.0)
+        for n, rows in enumerate((10.0, 20.0, 30.0))
+    }
+    settings = PlannerSettings(cost_model="tuples", prefer=pack)
+    request = PlanRequest(parse_query(PAIRS), "INCREMENTAL", changes, frozenset(), False, None, settings)
+    plan = plan_run(request)
+    assert plan.estimated == 63.0
+    assert [a.costs for a in plan.explanation.rivals() if a.pack == "delta"] == [(63.0,)]
+
+
 def written(path: Path, factor: float = 1.0) -> str:
     """A file with the shipped constants, all times a factor."""
     assert isinstance(SHIPPED, Calibrated)
