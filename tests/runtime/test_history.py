@@ -16,7 +16,6 @@ import tidemill
 from tests.conftest import Oracle, location_of
 from tests.runtime.conftest import SUMMARY
 from tidemill.runtime.before import planning
-from tidemill.runtime.view import views
 from tidemill.search.contract import past
 
 COLUMNS = (
@@ -90,10 +89,11 @@ def test_a_run_begins_before_it_is_planned(
 def test_regret(spark: SparkSession, sales: str, refresh: Callable[..., Row], monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs too small to tell are given weight here; what they took is not asserted, but what follows from it is."""
     monkeypatch.setattr(past, "LEAST", 0.0)
-    monkeypatch.setattr(views, "LEAST", 0.0)
     monkeypatch.setattr(past, "ALIKE", float("inf"))
     spark.sql(f"CREATE INCREMENTAL VIEW summary SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL AS {SUMMARY}")
     filled = spark.sql("SHOW REFRESHES IN summary").collect()[0]
+    for _ in ("cold", "warm"):
+        refresh("summary", "FULL")
     spark.sql("INSERT INTO sales VALUES ('o5','c2',300)")
     row = refresh("summary")
     assert (filled.regret, row.kind) == (None, "INCREMENTAL")

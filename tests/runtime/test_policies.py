@@ -10,7 +10,7 @@ from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle
 from tidemill.runtime.before import planning
-from tidemill.runtime.view import views
+from tidemill.search.contract import past
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.contract.run_plan import RunPlan
 from tidemill.search.runs.explanation import ExplainedPlan
@@ -25,7 +25,8 @@ RECURSIVE = "WITH RECURSIVE r (n) AS (SELECT k FROM events UNION ALL SELECT n + 
 @pytest.fixture
 def no_past(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is: what runs took does not change what is planned next."""
-    monkeypatch.setattr(views, "LEAST", float("inf"))
+    monkeypatch.setattr(past, "LEAST", float("inf"))
+    monkeypatch.setattr(past, "SURE", float("inf"))
 
 
 def test_auto_goes_full_where_no_rule_is_and_says_so(

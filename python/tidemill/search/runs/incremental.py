@@ -90,8 +90,9 @@ class IncrementalPlanner:
         """The cheaper of the incremental and the full plan, by their estimates and by what earlier runs took."""
         estimates = self._all_anew().estimated, plan.estimated
         found = self.request.past.compare(*estimates, self.task.model.noise)
-        costs = f"incremental {found.incremental:.3f} ms, full {found.full:.3f} ms: {found.way}"
-        plan.explanation.space.memo.emit("best", "", 0, costs)
+        costs = sorted((("FULL", found.full), ("INCREMENTAL", found.incremental)), key=lambda c: c[0] != found.way)
+        told = " rather than ".join(f"{way} {cost:.3f} ms" for way, cost in costs)
+        plan.explanation.space.memo.emit("best", "", 0, told)
         if found.way == "FULL":
             rival = full(self.task, self.lost or COST)
             plan = replace(rival, explanation=replace(rival.explanation, rivals=plan.explanation.rivals))
