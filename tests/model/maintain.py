@@ -317,6 +317,8 @@ class View:
         states: dict[str, list[list[Record]]] = dict(self.states)
         result = self.result
         for step in plan.steps:
+            if step.mode == "compact":
+                world.states = {**world.states, str(step.state): states[str(step.state)]}
             records = _records(step, run(step.plan, world))
             world.staged[step.name] = records
             if step.target == "state":

@@ -9,6 +9,9 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from tests.conftest import Oracle, early_work, files_under, location_of, newest_entry
+from tidemill.cost.costing import CpuMs
+from tidemill.search.keep import compaction
+from tidemill.search.keep.compaction import Compaction
 
 Refresh = Callable[..., Row]
 SCHEDULE = "SCHEDULE (AT '08:00' COST 0.1 NO OUTPUT, AT '16:00' COST 0.2 NO OUTPUT, AT '24:00')"
@@ -93,6 +96,34 @@ def test_early_work_is_built_upon(
     assert max(eager) > 1
     runs = [r.run for r in spark.sql("SHOW REFRESHES IN v0").collect()]
     assert runs == list(range(len(runs)))[::-1]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_states_of_early_work_are_compacted_once_it_is_built_upon(
+    spark: SparkSession,
+    sales: str,
+    oracle: Oracle,
+    refresh: Refresh,
+    eager: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    first: int,
+) -> None:
+    """By the last step of the run with output: until then pieces before and after the content are read apart."""
+    monkeypatch.setattr(
+        compaction, "due", lambda pieces, *_: Compaction(first, 1, CpuMs(0.0)) if len(pieces) > 2 else None
+    )
+    spark.sql(f"CREATE INCREMENTAL VIEW v {SCHEDULE} REFRESH POLICY STRICT AS {QUERIES['outer']}")
+    most = 0
+    for number in range(5):
+        for point in (1, 3):
+            changed(spark, 2 * number + point)
+            refresh("v", f"AT {point}")
+            pieces = [len(state["pieces"]) for state in newest_entry(location_of(spark, "v"))["states"].values()]
+            most = max([most, *pieces])
+        oracle("v", QUERIES["outer"])
+        assert verified(spark, "v")
+    assert eager
+    assert 3 <= most <= 4
 
 
 def test_what_was_held_back_is_not_computed_again(

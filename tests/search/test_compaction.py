@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -102,6 +103,24 @@ def test_a_compaction_is_a_step_that_shows_and_costs() -> None:
     ]
     held = document(plan, {})["states"][0]["holds"]
     assert shown[0]["operator"].replace(plan.states[0].name, f"'{held}'") in explained(plan, "PLAN")
+
+
+def test_after_early_work_it_is_the_last_step() -> None:
+    """The others read the pieces before and after the content apart."""
+    query, (state,) = parse_query(SUMS), planned([Piece(1, 1_000, 1_000, 0)]).states
+    change = SourceChange(changed=True, old_readable=True, rows=1e6, inserts=10.0, deletes=0.0)
+    request = PlanRequest(query, "INCREMENTAL", {0: change}, frozenset({state.name}), False, None)
+    pieces = [Piece(1, 1_000, 1_000, 0), *[Piece(1, 10, 10, 1)] * 30]
+    plan = plan_run(
+        replace(
+            request,
+            pieces={state.name: pieces},
+            between=({0: change}, {0: change}),
+            standing={state.name: 1},
+            before={state.name: 30},
+        )
+    )
+    assert [s.mode for s in plan.steps] == ["segment", None, "compact"]
 
 
 @pytest.mark.parametrize(("pieces", "compacted"), [(MOST_UNREAD, False), (MOST_UNREAD + 1, True)])

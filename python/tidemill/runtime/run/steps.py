@@ -181,6 +181,8 @@ class _Writing:
 
     def _begin(self, step: Step) -> Callable[[Jvm], Written]:
         """Binds a step to the run. Returns what executes it."""
+        if step.mode == "compact":  # it may come after the piece that this run adds
+            self.binder.states[str(step.state)] = [p.files for p in self.outcome.pieces[str(step.state)]]
         settings = _fitting(self.execution.jvm, self.situation, self.binder, step)
         placed = _placed(step, self.outcome.places)
         plan = self.binder.bind(placed.plan)

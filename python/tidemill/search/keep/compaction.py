@@ -87,8 +87,6 @@ def compaction_of(
     `read`: the states that the run reads; `asked`: its reads of states by few keys.
     """
     pieces = request.pieces.get(name, ())
-    if request.between:  # pieces before and after the content must stay distinguishable
-        return None
     if not pieces or (name not in read and len(pieces) <= MOST_UNREAD):
         return None
     return due(pieces, model, asked.get(name))

@@ -160,8 +160,12 @@ class Assembly:
             self._specs.append(_spec(candidate, self.space))
         return True
 
-    def compact(self, candidate: Candidate, compaction: Compaction) -> None:
-        """Merges pieces of a state that the run reads, before any other step."""
+    def compact(self, candidate: Candidate, compaction: Compaction, *, last: bool) -> None:
+        """Merges pieces of a state that the run reads, before any other step.
+
+        `last`: after all other steps, with the piece that the run has added, since these steps read apart what was
+        there before and after the content.
+        """
         lowerer = self._lowerer(Chosen.making(self._extractor, 0))
         lowered = lowerer.compacted(candidate.scan, candidate.partial, compaction.first)
         columns = _columns(candidate, lowered)
@@ -176,8 +180,11 @@ class Assembly:
             first=compaction.first,
             order=compaction.order,
         )
-        self._lie(candidate, step)
-        self.steps.insert(len(self._compacted), step)
+        if last:
+            self.steps.append(step)
+        else:
+            self._lie(candidate, step)
+            self.steps.insert(len(self._compacted), step)
         self._compacted[candidate.name] = compaction
         self._handling += compaction.cost
 

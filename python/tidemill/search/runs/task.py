@@ -185,7 +185,7 @@ class PlanningTask:
         for candidate in {c.name: c for c in followed}.values():
             compaction = compaction_of(candidate.name, self.request, self.model, read, asked)
             if compaction is not None:
-                run.compact(candidate, compaction)
+                run.compact(candidate, compaction, last=bool(self.request.between))
 
     def worth_keeping(self) -> frozenset[str]:
         """Names of the states to keep for likely changes; new bases are written in the orders worth having."""
