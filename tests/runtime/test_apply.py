@@ -130,7 +130,7 @@ def test_inserts_into_a_big_result_do_not_pile_up_files(
 
 @pytest.mark.parametrize("results", [pytest.param("parquet"), pytest.param("delta", marks=pytest.mark.slow)])
 def test_files_with_as_many_rows_as_a_file_may_have_stay_as_they_are(
-    spark: SparkSession, db: str, refresh: Refresh, monkeypatch: pytest.MonkeyPatch, results: str
+    spark: SparkSession, db: str, oracle: Oracle, refresh: Refresh, monkeypatch: pytest.MonkeyPatch, results: str
 ) -> None:
     """However few bytes they have: merged, they would be cut again, and so at each run that writes rows."""
     monkeypatch.setattr(apply, "SMALL_RESULT_BYTES", 0)
@@ -144,6 +144,7 @@ def test_files_with_as_many_rows_as_a_file_may_have_stay_as_they_are(
         spark.sql(f"INSERT INTO t VALUES ({i})")
         read.append(refresh("bag").rows_read)
     assert max(read) <= 2 * CROWD, "only files of single rows are merged"
+    oracle("bag", "SELECT id FROM t")
 
 
 def test_a_delta_that_takes_what_is_not_there_fails(monkeypatch: pytest.MonkeyPatch) -> None:

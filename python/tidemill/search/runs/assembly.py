@@ -161,11 +161,7 @@ class Assembly:
         return True
 
     def compact(self, candidate: Candidate, compaction: Compaction, *, last: bool) -> None:
-        """Merges pieces of a state that the run reads, before any other step.
-
-        `last`: after all other steps, with the piece that the run has added, since these steps read apart what was
-        there before and after the content.
-        """
+        """Merges pieces of a state, before any other step or `last`, if these read pieces of early work apart."""
         lowerer = self._lowerer(Chosen.making(self._extractor, 0))
         lowered = lowerer.compacted(candidate.scan, candidate.partial, compaction.first)
         columns = _columns(candidate, lowered)
