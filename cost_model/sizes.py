@@ -160,9 +160,10 @@ def source_rows(facts: Facts, source: int, time: Time | None = None) -> float:
     known = facts.source_at(source, time)
     if known is None:
         return SOURCE_ROWS
-    if known.rows is None:
-        return known.bytes / FILE_ROW_BYTES if known.bytes else SOURCE_ROWS
-    return known.rows
+    rows = known.rows
+    if rows is None:
+        rows = known.bytes / FILE_ROW_BYTES if known.bytes else SOURCE_ROWS
+    return max(0.0, rows - facts.grown_after(source, time))
 
 
 def change_rows(facts: Facts, source: int, start: Time, end: Time) -> float:

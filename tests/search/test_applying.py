@@ -159,7 +159,7 @@ def test_the_rows_to_be_written_decide() -> None:
         asked = PlanRequest(parse_query(text), "AUTO", dict.fromkeys(range(3), some), frozenset(), False, None)
         return plan_run(replace(asked, rows=rows, layout=Layout(2, 40 * rows))).kind
 
-    assert (kind(1e3), kind(1e6)) == ("FULL", "INCREMENTAL")
+    assert (kind(1e3), kind(3e6)) == ("FULL", "INCREMENTAL")
 
 
 def test_explain_shows_what_is_written_and_applied() -> None:

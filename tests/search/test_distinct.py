@@ -29,7 +29,7 @@ S = "scan 3 [#10 := suppkey, #11 := nation]"
 def rows(text: str, *inputs: str, content: float | None = None) -> float:
     """Estimated rows of an operator over scans."""
     found = explored("\n".join([text, *(f"  {scan}" for scan in inputs)]), content)
-    return found.facts.sizes[found.root]
+    return found.facts.size(found.root, 0) or 0.0
 
 
 def explored(text: str, content: float | None = None) -> Space:
@@ -108,6 +108,8 @@ def test_a_join_of_which_the_rows_were_counted_gives_as_few_for_changes() -> Non
     (guessed,) = explored(text).facts.selectivity.values()
     found = explored(text, content=5000.0)
     (known,) = found.facts.selectivity.values()
-    groups = next(found.facts.sizes[t.number] for t in found.memo.tvrs if isinstance(t.expressions[0][0], Aggregate))
+    groups = next(
+        found.facts.size(t.number, 0) or 0.0 for t in found.memo.tvrs if isinstance(t.expressions[0][0], Aggregate)
+    )
     assert known * 1.5e6 * groups == pytest.approx(5000.0)
     assert guessed > 100 * known

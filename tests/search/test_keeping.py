@@ -137,10 +137,10 @@ def test_a_state_is_brought_up_to_date_for_what_has_changed() -> None:
         SpaceRequest(parsed, [dict.fromkeys(parsed.sources, change)], 1, Kept(None)), load_rules(), MODEL, Budget()
     )
     extractor = Extractor(found.memo, MODEL, found.facts, lambda _g, e: not isinstance(e.op, Scan))
-    rows = [c for c in found.candidates if c.partial is None and found.facts.sizes[c.tvr] > 1e6]
+    rows = [c for c in found.candidates if c.partial is None and (found.facts.size(c.tvr, 0) or 0.0) > 1e6]
     assert rows
     for c in rows:
-        size, columns = found.facts.sizes[c.tvr], len(found.memo.tvrs[c.tvr].props.columns)
+        size, columns = found.facts.size(c.tvr, 0) or 0.0, len(found.memo.tvrs[c.tvr].props.columns)
         new = found.memo.group(found.memo.form(c.tvr, at(SNAPSHOT, found.now)))
         (merged,) = [e.inputs[0] for e in new.expressions if e.rule == "merge_delta"]
         assert extractor.cost(merged) < MODEL._grouping(size, 0, columns)

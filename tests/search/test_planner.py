@@ -351,7 +351,7 @@ def test_rows_that_were_written_stand_for_estimates() -> None:
         whole = explore_space(
             SpaceRequest(query, [{0: change()}], 1, Kept({}, rows=KeptRows(content=rows))), [], MODEL, Budget()
         )
-        assert whole.facts.sizes[whole.root] == whole.facts.kept.content == rows
+        assert whole.facts.size(whole.root, 0) == whole.facts.kept.content == rows
         every = explore_space(SpaceRequest(query, [{0: change()}], 1, Kept(None)), [], MODEL, Budget())
         groups = next(c for c in every.candidates if c.partial is not None)
         kept = explore_space(
@@ -360,7 +360,7 @@ def test_rows_that_were_written_stand_for_estimates() -> None:
             MODEL,
             Budget(),
         )
-        assert kept.facts.sizes[groups.tvr] == rows
+        assert kept.facts.size(groups.tvr, 0) == rows
 
 
 def anti_joins(node: Mapping[str, Any]) -> int:

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NewType, Protocol, runtime_checkable
 
+from tidemill.cost.changes import Change
 from tidemill.cost.distinct import Distinct
-from tidemill.cost.guesses import PART_ROW_BYTES, VALUES_PER_ROW
+from tidemill.cost.guesses import NEW_VALUE_SHARE, PART_ROW_BYTES, VALUES_PER_ROW
 from tidemill.cost.kept import NOTHING_COUNTED, KeptRows
+from tidemill.cost.moments import Moments
 from tidemill.plan.change import SourceChange
 from tidemill.plan.expr import Expr
 from tidemill.plan.ops import HeldScan, Op, ResultScan, StateScan
@@ -52,7 +54,8 @@ class Facts:
         selectivity: of each join of the query, by its condition: output rows per product of input rows.
         kept: rows of states, of the content and of the held change.
         known: rows of groups that were measured or given, in place of an estimate.
-        sizes: rows of each relation, by its number; the same for all ways to write it.
+        sizes: rows of each relation at each moment, and of its changes, the same for all ways to write it; None if
+            nothing is known.
         distinct: distinct values of columns; None if nothing is known.
     """
 
@@ -61,7 +64,7 @@ class Facts:
     selectivity: Mapping[tuple[Expr, ...], float]
     kept: KeptRows = NOTHING_COUNTED
     known: Mapping[int, RowCount] = field(default_factory=dict)
-    sizes: Mapping[int, float] = field(default_factory=dict)
+    sizes: Moments | None = None
     distinct: Distinct | None = None
 
     def groups(self, keys: Iterable[Expr], rows: float) -> float:
@@ -71,10 +74,33 @@ class Facts:
         return self.distinct.number({column for key in keys for column in self.query.columns_of(key)}, rows)
 
     def source_at(self, source: int, time: Time | None) -> SourceChange | None:
-        """Facts about a source at a moment: those of the last transition before it, at moment 0 those of the first.
+        """Facts about a source at a moment: those of the last transition before it, or of the first one after it.
         None for the moment: the last one."""
-        until = len(self.steps) if time is None else max(time, 1)
-        return next((s[source] for s in reversed(self.steps[:until]) if source in s), None)
+        found = self._transition(source, time)
+        return None if found is None else self.steps[found][source]
+
+    def _transition(self, source: int, time: Time | None) -> int | None:
+        """The number of the transition that tells of a source at a moment."""
+        told = [number for number, step in enumerate(self.steps) if source in step]
+        before = [number for number in told if time is None or number < time]
+        return before[-1] if before else (told[0] if told else None)
+
+    def grown_after(self, source: int, time: Time | None) -> float:
+        """Rows that a source gains between a moment and the later one of which `source_at` tells; 0 if unknown."""
+        told = self._transition(source, time)
+        if time is None or told is None or told < time:
+            return 0.0
+        inserts, deletes = self.change_over(source, time, told + 1) or (0.0, 0.0)
+        return inserts - deletes
+
+    def values_at(self, source: int, time: Time) -> Mapping[str, float]:
+        """Distinct values of a source's fields at a moment, where they were counted."""
+        known = self.source_at(source, time)
+        if known is None or not known.rows or not known.values:
+            return {} if known is None else known.values
+        share = max(0.0, known.rows - self.grown_after(source, time)) / known.rows
+        new = NEW_VALUE_SHARE * known.rows
+        return {field: values * share if values > new else values for field, values in known.values.items()}
 
     def change_over(self, source: int, start: Time, end: Time) -> tuple[float, float] | None:
         """Rows inserted and deleted between two moments; None if they are unknown for one of the transitions."""
@@ -92,6 +118,14 @@ class Facts:
         """Rows of the files that are read whole to find a change between two moments."""
         changes = (step[source] for step in self.steps[start:end] if source in step)
         return sum(change.read or 0.0 for change in changes if change.changed)
+
+    def size(self, relation: int, time: Time) -> float | None:
+        """Rows of a relation at a moment; None if nothing is known."""
+        return None if self.sizes is None else self.sizes.rows(relation, time)
+
+    def change(self, relation: int, start: Time, end: Time) -> Change | None:
+        """The change of a relation over (start, end]; None if nothing is known."""
+        return None if self.sizes is None else self.sizes.change(relation, start, end)
 
     def segments(self, state: str) -> float:
         """Rows of a state's segments: all its pieces after the first."""

@@ -6,15 +6,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
+from tidemill.cost.changes import Change
 from tidemill.cost.costing import CostModel, Facts, RowCount
 from tidemill.cost.distinct import Distinct
-from tidemill.cost.guesses import CONDITION_SHARE
+from tidemill.cost.guesses import CHANGED_SHARE, CONDITION_SHARE, NEW_VALUE_SHARE, SOURCE_ROWS
 from tidemill.cost.kept import KeptRows
+from tidemill.cost.moments import Moment, Moments
 from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
 from tidemill.plan.expr import Expr
 from tidemill.plan.ops import Aggregate, Join, Project, Scan
 from tidemill.plan.props import equi_keys
+from tidemill.tvr.form import Time
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +43,6 @@ def estimate(
         measured: measured rows of states and of the content, which are also the rows of their relations.
         partial: states with more rows than the relation whose parts they keep.
     """
-    selectivity: dict[tuple[Expr, ...], float] = {}
-    rows: dict[int, RowCount] = {}
-    base: dict[int, float] = {}
     stored = ((number, measured.state(name).whole) for name, number in states.items())
     known = {number: size for number, size in stored if size is not None}
     at_most = {number for name, number in states.items() if name in partial}
@@ -53,31 +53,93 @@ def estimate(
         op, inputs = tvr.expressions[0]
         if isinstance(op, Project) and tvr.number in known.keys() - at_most:
             known.setdefault(inputs[0], known[tvr.number])
-    facts = Facts(sizes.memo.query, sizes.steps, selectivity, sizes=rows)
-    firsts = ((tvr.number, tvr.expressions[0][0]) for tvr in sizes.memo.tvrs)
-    scans = {number: float(sizes.model.rows(op, (), facts)) for number, op in firsts if isinstance(op, Scan)}
-    groups = {number: size for number, size in known.items() if number not in at_most}
-    counted = {source: change.values for step in sizes.steps for source, change in step.items() if change.values}
-    distinct = Distinct(sizes.memo, scans, groups, counted)
-    facts = replace(facts, distinct=distinct)
-    for tvr in sizes.memo.tvrs:  # numbered from the leaves up
-        op, inputs = tvr.expressions[0]
-        if isinstance(op, Join):
-            selectivity[op.condition] = _join_selectivity(sizes.memo, op, inputs, base, distinct)
-        estimated = sizes.model.rows(op, [rows[i] for i in inputs], facts)
-        size = known.get(tvr.number, estimated)
-        if isinstance(op, Join) and op.kind == "inner" and tvr.number in known.keys() - at_most and estimated > 0:
-            selectivity[op.condition] *= max(size, 1.0) / estimated
-        rows[tvr.number] = RowCount(min(estimated, size) if tvr.number in at_most else size)
-        own = float(rows[tvr.number])
-        below = max((base[i] for i in inputs), default=own)
-        base[tvr.number] = own if isinstance(op, Scan | Aggregate) else max(below, own)
+    counted = Counted(known, frozenset(at_most))
+    first = _moment(sizes, 0, counted, None)
+    at = [first, *(_moment(sizes, time, counted, first) for time in sizes.memo.timeline.moments[1:])]
+    last = at[-1]
+    facts = Facts(sizes.memo.query, sizes.steps, last.selectivity, distinct=last.distinct)
+    moments = Moments(sizes.memo, at, lambda *interval: source_change(facts, *interval))
     kept = {
-        name: state if state.whole is not None else replace(state, whole=float(rows[number]))
+        name: state if state.whole is not None else replace(state, whole=float(first.rows[number]))
         for name, number in states.items()
         for state in (measured.state(name),)
     }
-    return replace(facts, kept=KeptRows(kept, float(rows[root]), measured.held)), base
+    rows = KeptRows(kept, float(first.rows[root]), measured.held)
+    return replace(facts, sizes=moments, kept=rows), last.base
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Rows of relations at moment 0, as measured, by relation; of those in `at_most` there are no more."""
+
+    rows: Mapping[int, float]
+    at_most: frozenset[int]
+
+
+def _moment(sizes: SizeInputs, time: Time, counted: Counted, first: Moment | None) -> Moment:
+    """Sizes at a moment; `first`: those at moment 0, when measured rows were measured; None at moment 0 itself."""
+    memo, model = sizes.memo, sizes.model
+    selectivity: dict[tuple[Expr, ...], float] = {}
+    rows: dict[int, float] = {}
+    base: dict[int, float] = {}
+    guessed: dict[int, float] = {}
+    facts = Facts(memo.query, sizes.steps, selectivity)
+    firsts = [(tvr.number, tvr.expressions[0][0]) for tvr in memo.tvrs]
+    scans = {n: float(model.rows(replace(op, at=time), (), facts)) for n, op in firsts if isinstance(op, Scan)}
+    known = {n: size for n, size in counted.rows.items() if n not in counted.at_most}
+    groups = {n: size * _growth(memo, n, size, scans, first) for n, size in known.items()}
+    values = {source: facts.values_at(source, time) for step in sizes.steps for source in step}
+    distinct = Distinct(memo, scans, groups, {source: counts for source, counts in values.items() if counts})
+    facts = replace(facts, distinct=distinct)
+    for tvr in memo.tvrs:  # numbered from the leaves up
+        op, inputs = tvr.expressions[0]
+        if isinstance(op, Join):
+            selectivity[op.condition] = _join_selectivity(memo, op, inputs, base, distinct)
+        op = replace(op, at=time) if isinstance(op, Scan) else op
+        estimated = float(model.rows(op, [RowCount(rows[i]) for i in inputs], facts))
+        size = _corrected(
+            estimated, counted.rows.get(tvr.number), None if first is None else first.estimated[tvr.number]
+        )
+        if isinstance(op, Join) and op.kind == "inner" and tvr.number in known and estimated > 0:
+            selectivity[op.condition] *= max(size, 1.0) / estimated
+        rows[tvr.number] = min(estimated, size) if tvr.number in counted.at_most else size
+        own = rows[tvr.number]
+        below = max((base[i] for i in inputs), default=own)
+        base[tvr.number] = own if isinstance(op, Scan | Aggregate) else max(below, own)
+        guessed[tvr.number] = estimated
+    return Moment(rows, base, selectivity, distinct, guessed)
+
+
+def _corrected(estimated: float, counted: float | None, first: float | None) -> float:
+    """Rows of a relation of which `counted` were measured at moment 0, where `first` had been estimated (None: it is
+    moment 0): it grows as the estimates do."""
+    if counted is None:
+        return estimated
+    if first is None or estimated == first:
+        return counted
+    return counted * estimated / first if first > 0 else counted + estimated
+
+
+def _growth(memo: Memo, relation: int, groups: float, scans: Mapping[int, float], first: Moment | None) -> float:
+    """Factor by which the groups of a relation have grown since moment 0: like its largest source where new rows have
+    new values, else not at all."""
+    op, inputs = memo.tvrs[relation].expressions[0]
+    if first is None or not isinstance(op, Aggregate) or groups <= NEW_VALUE_SHARE * first.rows[inputs[0]]:
+        return 1.0
+    sources = memo.tvrs[relation].props.sources
+    below = [n for n in scans if memo.tvrs[n].props.sources <= sources]
+    largest = max(below, key=lambda n: first.rows[n], default=None)
+    return 1.0 if largest is None or not first.rows[largest] else scans[largest] / first.rows[largest]
+
+
+def source_change(facts: Facts, source: int, start: Time, end: Time) -> Change:
+    """The change of a source between two moments; where it was not counted, new rows as a guess."""
+    told = facts.change_over(source, start, end)
+    if told is None:
+        known = facts.source_at(source, end)
+        rows = SOURCE_ROWS if known is None or known.rows is None else known.rows
+        return Change(inserts=max(1.0, rows * CHANGED_SHARE))
+    return Change(*told)
 
 
 def _join_selectivity(

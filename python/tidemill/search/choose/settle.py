@@ -21,7 +21,7 @@ from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import Changes, Op, Scan
 from tidemill.search.space.seed import READ_RESULT, READ_STATE
 from tidemill.search.space.ways import Way, Ways
-from tidemill.tvr.form import Time
+from tidemill.tvr.form import ATTRIBUTE_DELTA, DELTA, Time
 
 Place: TypeAlias = tuple[int, int]
 """A group at a run, by number."""
@@ -237,11 +237,19 @@ class SettlingProblem:
         return output, self._model.cost(op, reads, output, self._facts)
 
     def _size(self, way: Way) -> RowCount | None:
-        """Rows of a relation at a moment, the same for every way to compute them; None for other groups."""
+        """Rows of a form of a relation, the same for every way to compute them; None where rows are read as they are,
+        and for other groups."""
         e, about = way.expression, self._memo.group(way.group).about
-        if about is None or about[1].kind.interval or not e.inputs or e.rule in {READ_STATE, READ_RESULT}:
+        if about is None or not e.inputs or e.rule in {READ_STATE, READ_RESULT}:
             return None
-        size = self._facts.sizes.get(about[0])
+        relation, form = about
+        size = None
+        if form.start is not None:
+            change = self._facts.change(relation, form.start, form.end)
+            if change is not None:
+                size = {DELTA: change.signed, ATTRIBUTE_DELTA: change.touched}.get(form.kind)
+        elif not form.kind.interval:
+            size = self._facts.size(relation, form.end)
         return None if size is None else RowCount(size)
 
     def read(self, group: int, choice: Choice) -> Read:

@@ -9,17 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tidemill.cost.costing import CostModel, CpuMs, Facts
+from tidemill.cost.costing import CostModel, CpuMs
 from tidemill.cost.guesses import FILE_ROW_BYTES
-from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.grouping import is_plain
-from tidemill.plan.ops import Changes, Crossing, FinalChange, HeldScan, Join, Negate, Net, ResultScan, Sum, Union
+from tidemill.plan.ops import ResultScan
 from tidemill.plan.query import Query
 from tidemill.search.choose.settle import Handling
 from tidemill.search.contract.stored import FEW_MARKED, MOST_FOUND, MOST_PLACED_FILES, SMALL_RESULT_BYTES, Layout
-from tidemill.search.runs.explanation import Job, Used
+from tidemill.search.runs.explanation import Job
 from tidemill.search.runs.inspect import view_keys
 from tidemill.search.space.space import Followed, Space
+from tidemill.tvr.form import OLD
 
 LEAST_ROWS = 0.5
 """Estimated rows below which there are none."""
@@ -100,66 +100,26 @@ def handling(
 ) -> dict[int, Handling]:
     """By the group of the view's change and those written to states, what the run does with their rows.
 
-    It counts in the choice of what computes them. The choice does not know yet which rows leave.
+    It counts in the choice of what computes them.
     """
     types = {c.name: [kind for _, _, kind in c.scan.columns] for c in space.candidates}
     found: dict[int, Handling] = {
         group: partial(model.writing, types=types[name]) for group, name in followed.written.items()
     }
     if space.changed:
-        found[space.change] = partial(_applied, content_of(query, space, layout), model, space.change in found)
+        content, kept = content_of(query, space, layout), space.change in found
+        found[space.change] = partial(_applied, content, model, leaving_share(space), kept)
     return found
 
 
-def _applied(content: Content, model: CostModel, kept: bool, rows: float) -> CpuMs:
-    """CPU milliseconds to write a change and to apply it; `kept`: it is also written to a state."""
-    jobs = content.applying(rows * HALF, rows * HALF, model, placed=True)
+def _applied(content: Content, model: CostModel, leaving: float, kept: bool, rows: float) -> CpuMs:
+    """CPU milliseconds to write a change and to apply it; `leaving`: the fraction of its rows that leave, `kept`: it is
+    also written to a state."""
+    jobs = content.applying(rows * (1.0 - leaving), rows * leaving, model, placed=True)
     return CpuMs(model.writing(rows, content.types) * (2 if kept else 1) + sum(job.cost for job in jobs))
 
 
-def leaving_share(group: int, used: Mapping[int, Used], memo: Memo, facts: Facts) -> float:
-    """The fraction of a change's rows that leave, by the signs of what it is computed from.
-
-    `used`: the expressions that compute groups.
-    """
-
-    found: dict[int, float] = {}
-
-    def share(group: int) -> float:
-        number = memo.find(group)
-        if number not in found:
-            about, known = memo.group(number).about, used.get(number)
-            found[number] = HALF if about is None or about[1].kind.interval else 0.0
-            if known is not None:
-                found[number] = of(known.expression)
-        return found[number]
-
-    def of(e: Expression) -> float:
-        match e.op:
-            case Changes(source, _, start, end):
-                inserts, deletes = facts.change_over(source, start, end) or (1.0, 1.0)
-                return deletes / (inserts + deletes) if inserts + deletes else 0.0
-            case Crossing() | FinalChange() | HeldScan():
-                return HALF
-            case Negate():
-                return 1.0 - share(e.inputs[0])
-            case Join("inner"):
-                negative = 0.0
-                for own in map(share, e.inputs):
-                    negative = negative * (1.0 - own) + (1.0 - negative) * own
-                return negative
-            case Sum() | Union() | Net():
-                return _weighted([(share(i), _rows(used.get(memo.find(i)))) for i in e.inputs])
-            case _:
-                return share(e.inputs[0]) if e.inputs else 0.0
-
-    return share(group)
-
-
-def _rows(known: Used | None) -> float:
-    return 1.0 if known is None else float(known.rows)
-
-
-def _weighted(shares: Sequence[tuple[float, float]]) -> float:
-    total = sum(rows for _, rows in shares)
-    return sum(share * rows for share, rows in shares) / total if total else 0.0
+def leaving_share(space: Space) -> float:
+    """The fraction of the signed rows of the view's change that leave."""
+    change = space.facts.change(space.root, OLD, space.now)
+    return HALF if change is None or not change.signed else (change.deletes + change.updates) / change.signed

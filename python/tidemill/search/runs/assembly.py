@@ -258,8 +258,7 @@ class Assembly:
     def _apply(self, change: int, step: Step) -> None:
         """Adds the jobs that apply the view's change, which a step writes, to the content."""
         space, rows = self.space, float(self._extractor.rows(change))
-        used = {space.memo.find(number): used for (number, _), used in self._used.items()}
-        gone = rows * leaving_share(change, used, space.memo, space.facts)
+        gone = rows * leaving_share(space)
         content = content_of(self._query, space, self._layout)
         read = {step.name, *questions.steps_read(step.plan)}
         placed = any("result" in questions.leaves_read(s.plan) for s in self.steps if s.name in read)
