@@ -264,7 +264,7 @@ def test_a_state_that_the_allowed_packs_cannot_make_is_given_up() -> None:
     first = planned(SUMS, first=True)
     names = frozenset(s.name for s in first.states)
     few = PlannerSettings(packs=frozenset({"recompute"}), prefer="recompute")
-    known = Past([PastRun("FULL", planned(SUMS, first=True, settings=few).estimated, 1e6)])
+    known = Past([PastRun("FULL", planned(SUMS, policy="FULL", full_reason="POLICY", settings=few).estimated, 1e6)])
     kept = planned(SUMS, states=names, chosen=first.chosen, settings=few, past=known)
     assert kept.rejected is not None
     lost = planned(SUMS, lost=names, chosen=first.chosen, settings=few, past=known)
