@@ -142,7 +142,7 @@ def test_a_cancelled_refresh(spark: SparkSession, quotients: str, monkeypatch: p
     newest = history(spark, "IN w")[0]
     assert (newest.run, newest.kind) == (None, "FAILED")
     condition = caught[0].getCondition() if isinstance(caught[0], PySparkException) else None
-    assert newest.reason == (condition or "java.lang.InterruptedException")
+    assert newest.reason == (condition or "OPERATION_CANCELED")
 
 
 def test_only_the_newest_are_kept(

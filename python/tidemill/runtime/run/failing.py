@@ -17,6 +17,13 @@ from tidemill.runtime.view import failures
 from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.views import View
 
+INTERRUPTED = {
+    "java.lang.InterruptedException",
+    "java.io.InterruptedIOException",
+    "java.nio.channels.ClosedByInterruptException",
+}
+"""The errors of a thread that was interrupted."""
+
 
 @contextmanager
 def refreshing(jvm: Jvm, view: View, occasion: Occasion) -> Iterator[None]:
@@ -69,10 +76,15 @@ def reason(error: Exception) -> str:
 
 
 def condition(error: Exception) -> str:
-    """Returns the condition of an error; for an error of Spark's without one, the name of its class."""
+    """Returns the condition of an error; for an error of Spark's without one, the name of its class.
+
+    Servers cancel a statement by interrupting its thread, and tell their clients OPERATION_CANCELED.
+    """
     match error:
         case TidemillError():
             return error.condition
+        case JvmFailure(class_name=name) if name in INTERRUPTED:
+            return "OPERATION_CANCELED"
         case JvmFailure():
             return error.condition or error.class_name
         case PySparkException():
