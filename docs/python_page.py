@@ -45,6 +45,7 @@ def page() -> str:
     for name, member in vars(tidemill.IncrementalView).items():
         if not name.startswith("_"):
             lines += entry(getattr(member, "__func__", member), isinstance(member, classmethod))
+    lines += ["## Monitor", "", *entry(tidemill.Monitor), "See [monitoring.md](monitoring.md).", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -14,6 +14,7 @@ from tidemill.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from tidemill.driver.attach import configure as configure
+    from tidemill.monitor.server import Monitor as Monitor
     from tidemill.view import IncrementalView as IncrementalView
     from tidemill.view import at as at
     from tidemill.view import complete as complete
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IncrementalView",
+    "Monitor",
     "__version__",
     "at",
     "complete",
@@ -37,6 +39,7 @@ __all__ = [
 _MODULES = {
     "configure": "tidemill.driver.attach",
     "IncrementalView": "tidemill.view",
+    "Monitor": "tidemill.monitor.server",
     "at": "tidemill.view",
     "complete": "tidemill.view",
     "create_incremental_view": "tidemill.view",

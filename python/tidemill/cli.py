@@ -26,6 +26,7 @@ LATER = {
 PYTHON = "spark.tidemill.python"
 SHELL = {"spark.sql.cli.print.header": "true", "spark.tidemill.answers": "text"}
 """Settings of `tidemill sql`, for people, unless other ones are given."""
+PROGRESS = "spark.ui.showConsoleProgress"
 # spark-submit's own options for what the builder knows as settings.
 OPTIONS = {"--jars": "spark.jars", "--packages": "spark.jars.packages"}
 
@@ -61,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         rest = rest[1:]  # as in `tidemill sql -- -f statements.sql`; spark-sql would take all behind it for nothing
 
     if arguments.command == "sql":
-        spark_sql(arguments.formats, rest, SHELL)
+        spark_sql(arguments.formats, rest, {**SHELL, PROGRESS: str(sys.stderr.isatty()).lower()})
     if arguments.command == "explain":
         try:
             statements = arguments.file.read_text(encoding="utf-8")
@@ -107,7 +108,7 @@ def run_calibration(output: Path, rounds: int, given: Mapping[str, str]) -> int:
     from tidemill.calibrate.command import calibrate
     from tidemill.driver.attach import configure
 
-    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    quiet = {"spark.ui.enabled": "false", PROGRESS: "false"}
     builder = SparkSession.Builder().appName("tidemill calibrate")
     for name, value in {"spark.master": "local[*]", **quiet, **given}.items():
         builder.config(name, value)

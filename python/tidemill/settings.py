@@ -16,12 +16,13 @@ from tidemill.rule.pack import Pack, built_in_packs
 
 PREFIX = "spark.tidemill."
 INTERNAL = PREFIX + "internal."  # set by Tidemill itself in sessions of its own
+MONITOR_PORT = f"{PREFIX}monitor.port"
 PACKS = tuple(pack.name for pack in built_in_packs())
 """Names of the packs of this release, in the order in which their rules are tried."""
 NO_DEFAULT = ""
 
 Scope = Literal["startup", "session"]
-Kind = Literal["boolean", "string", "paths", "pack", "choice", "duration", "count"]
+Kind = Literal["boolean", "string", "paths", "pack", "choice", "duration", "count", "port"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,14 @@ SETTINGS: tuple[Setting, ...] = (
         "false",
         "startup",
         "Whether this application fires the schedules of its views. Without it they are refreshed by hand.",
+    ),
+    Setting(
+        MONITOR_PORT,
+        "port",
+        NO_DEFAULT,
+        "startup",
+        "A port of the driver's machine at which health and metrics are served from the first statement on, to this "
+        "machine alone ([monitoring.md](monitoring.md)). 0: any free one, which the log names. Without it: none.",
     ),
     Setting(
         f"{PREFIX}answers",
@@ -198,6 +207,7 @@ class PlannerSettings:
             raise _error(f"{PREFIX}method.prefer", prefer, "one of " + ", ".join(packs))
         if prefer is not None and prefer not in enabled:
             raise _error(f"{PREFIX}method.prefer", prefer, f"an enabled pack ({_toggle(prefer)} is false)")
+        monitor_port(values[MONITOR_PORT])  # read at the first statement
         _choice(known[f"{PREFIX}answers"], values)  # read by the session's own statements, checked here
         return cls(
             packs=enabled,
@@ -254,6 +264,15 @@ def _choice(setting: Setting, values: Mapping[str, str]) -> str:
 def _count(name: str, value: str) -> int:
     if not re.fullmatch(r"[0-9]{1,4}", value):
         raise _error(name, value, "a whole number from 0 on")
+    return int(value)
+
+
+def monitor_port(value: str) -> int | None:
+    """Returns the port at which health and metrics are served; None: at none. Raises TIDEMILL_INVALID_SETTING."""
+    if not value.strip():
+        return None
+    if not re.fullmatch(r"[0-9]{1,5}", value.strip()) or int(value) > 65_535:
+        raise _error(MONITOR_PORT, value, "a port, from 0 to 65535")
     return int(value)
 
 

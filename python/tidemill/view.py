@@ -204,7 +204,7 @@ class IncrementalView:
         return notebook.Text(self._row(f"EXPLAIN INCREMENTAL {mode} VIEW {self._name}")[0])
 
     def history(self, limit: int | None = None) -> DataFrame:
-        """SHOW REFRESHES: returns one row per run, newest first."""
+        """SHOW REFRESHES: returns one row per run and per refresh that failed, newest first."""
         return self._spark.sql(f"SHOW REFRESHES IN {self._name}" + (f" LIMIT {limit}" if limit is not None else ""))
 
     def describe(self, extended: bool = False) -> DataFrame:

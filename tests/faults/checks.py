@@ -89,7 +89,7 @@ def everything_under(root: Path) -> set[str]:
 def check(spark: SparkSession, view: str, where: str) -> None:
     """The view is what its last run says, its history is whole, and nothing is left that a VACUUM would not take."""
     assert spark.sql(f"VERIFY INCREMENTAL VIEW {view}").collect()[0].matches, where
-    runs = [r.run for r in spark.sql(f"SHOW REFRESHES IN {view}").collect()]
+    runs = [r.run for r in spark.sql(f"SHOW REFRESHES IN {view}").collect() if r.kind != "FAILED"]
     assert runs == list(range(len(runs)))[::-1], where
     spark.sql(f"VACUUM INCREMENTAL VIEW {view} RETAIN 0 HOURS")
     root = location_of(spark, view)

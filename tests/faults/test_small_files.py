@@ -137,7 +137,7 @@ def test_every_file_in_every_way(spark: SparkSession, kept: tuple[Path, Path]) -
         assert outcome(spark, "REFRESH INCREMENTAL VIEW v", where) is None, where
         assert outcome(spark, "REFRESH INCREMENTAL VIEW above", where) is None, where
         assert difference(spark, "v", BY_KEY) == (0, 0), where
-        runs = [row.run for row in spark.sql("SHOW REFRESHES IN v").collect()]
+        runs = [row.run for row in spark.sql("SHOW REFRESHES IN v").collect() if row.kind != "FAILED"]
         assert runs == list(range(len(runs)))[::-1], where
         (root / name).write_bytes(DAMAGE[kind]((copy / name).read_bytes()))
         outcome(spark, LAST[number % 2], where)

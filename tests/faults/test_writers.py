@@ -89,7 +89,7 @@ def test_writers_in_processes_of_their_own(spark: SparkSession, db: str, tmp_pat
     try:
         committed = {run for one in told for run in one["runs"]}
         assert len(committed) == sum(len(one["runs"]) for one in told), told
-        history = spark.sql("SHOW REFRESHES IN v").collect()
+        history = spark.sql("SHOW REFRESHES IN v").where("kind <> 'FAILED'").collect()
         switches = {row.run for row in history if row.trigger == "CREATE"}
         assert sorted(committed | switches) == [*range(len(history))], told
         assert len(switches) == 1 + sum(one["altered"] for one in told), "run 0 is that of CREATE"

@@ -124,7 +124,9 @@ def test_cancelled_by_the_client(remote: SparkSession, server: Server) -> None:
         assert len(remote.interruptAll()) == 1
         with pytest.raises(SparkConnectException, match=r"OPERATION_CANCELED|SPARK_JOB_CANCELLED"):
             running.result(timeout=60)
-    assert [r.run for r in remote.sql("SHOW REFRESHES IN v").collect()] == [0]
+    rows = remote.sql("SHOW REFRESHES IN v").collect()
+    assert [(r.run, r.kind) for r in rows] == [(None, "FAILED"), (0, "FULL")]
+    assert rows[0].reason in ("OPERATION_CANCELED", "SPARK_JOB_CANCELLED")
     remote.sql("VACUUM INCREMENTAL VIEW v RETAIN 0 HOURS")
     assert files_under(location) == kept
     remote.sql("TRUNCATE TABLE t")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pyspark
 import pytest
@@ -171,3 +174,43 @@ def test_a_metastore_of_derby_is_opened_again(tmp_path: Path) -> None:
     assert all("INCREMENTAL" in run for run in (first_run, second_run))
     assert rows[-2:] == [["1", "10"], ["2", "7"]]
     assert {"kept", "v"} <= set(view)
+
+
+def test_what_a_refresh_tells(tmp_path: Path) -> None:
+    """Steps that take long in the terminal, a line for each run in Spark's log, and health over HTTP meanwhile."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    settings = {"spark.ui.showConsoleProgress": "true", "spark.tidemill.monitor.port": str(port)}
+    options = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    slow = "java_method('java.lang.Thread', 'sleep', 1500L)"
+    text = (
+        "CREATE TABLE t (a INT) USING parquet; INSERT INTO t VALUES (1);\n"
+        f"CREATE INCREMENTAL VIEW v REFRESH POLICY FULL AS SELECT a, {slow} AS s FROM t;\n"
+    )
+    arguments = [*command_of(tmp_path, Path(sys.executable)), *options]
+    variables = environment(PYTHONPATH=":.", SPARK_HOME=HOME, TIDEMILL_LOG="json")
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        arguments, cwd=tmp_path, env=variables, text=True, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe
+    ) as shell:
+        assert shell.stdin is not None
+        assert shell.stderr is not None
+        shell.stdin.write(text)
+        shell.stdin.flush()
+        lines: list[str] = []
+        health = None
+        for line in shell.stderr:
+            lines.append(line)
+            if '"run": 0' in line:
+                with urlopen(f"http://127.0.0.1:{port}/health", timeout=30) as answer:
+                    health = json.load(answer)
+                shell.stdin.write("DROP INCREMENTAL VIEW v;\n")
+                shell.stdin.close()
+    told = "".join(lines)
+    view = "spark_catalog.default.v"
+    assert f"tidemill: step 1 of 1, {view}: result (run 0)" in told, told
+    (run,) = [json.loads(line.partition("INFO tidemill: ")[2]) for line in lines if '"run": 0' in line]
+    assert (run["view"], run["kind"], run["trigger"], run["inserted"]) == (view, "FULL", "CREATE", 1)
+    assert health is not None
+    assert health["ok"]
+    assert health["views"][view]["kind"] == "FULL"

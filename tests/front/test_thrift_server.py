@@ -194,7 +194,9 @@ def test_cancelled_by_the_client(server: Server, jdbc: Connection) -> None:
         return files_under(location) == kept
 
     wait_for(as_it_was, "the end of the statement")
-    assert [row["run"] for row in jdbc.sql("SHOW REFRESHES IN v")] == ["0"]
+    wait_for(lambda: len(jdbc.sql("SHOW REFRESHES IN v")) > 1, "the row of the refresh that was cancelled")
+    rows = jdbc.sql("SHOW REFRESHES IN v")
+    assert [(row["run"], row["kind"]) for row in rows] == [(None, "FAILED"), ("0", "FULL")]
     jdbc.sql("TRUNCATE TABLE t")
     jdbc.sql("REFRESH INCREMENTAL VIEW v FULL")
 

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "python" / "tidemill"
 ROOMS = (
-    *("errors", "version", "isolated", "recent"),
+    *("errors", "version", "isolated", "recent", "monitor"),
     *("plan", "wire", "text", "tvr", "memo", "rule", "settings", "cost"),
     *(f"search.{room}" for room in ("contract", "space", "choose", "keep", "lower", "runs", "service")),
     *("explain", "debug", "sql", "bridge", "sources"),

@@ -72,6 +72,8 @@ def test_packs_of_the_user_have_toggles_too() -> None:
         ("search.timeLimit", "0s", "a positive duration"),
         ("search.processes", "-1", "a whole number"),
         ("search.processes", "many", "a whole number"),
+        ("monitor.port", "http", "a port"),
+        ("monitor.port", "65536", "a port"),
         ("search.timeLimit", "soon", "a positive duration"),
         ("method.dleta.enabled", "true", "did you mean spark.tidemill.method.delta.enabled"),
         ("zzz", "1", "no setting of this name"),

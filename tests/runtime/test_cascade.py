@@ -27,8 +27,8 @@ def create(spark: SparkSession, name: str, query: str, clauses: str = "SCHEDULE 
 
 
 def runs_of(spark: SparkSession, view: str) -> list[tuple[int, str, str]]:
-    """Number, trigger and kind of all runs but the filling, oldest first."""
-    rows = spark.sql(f"SHOW REFRESHES IN {view}").collect()[::-1][1:]
+    """Number, trigger and kind of all runs but the filling, oldest first; without refreshes that failed."""
+    rows = [r for r in spark.sql(f"SHOW REFRESHES IN {view}").collect()[::-1] if r.kind != "FAILED"][1:]
     return [(r.run, r.trigger, r.kind) for r in rows]
 
 

@@ -167,6 +167,8 @@ STATEMENTS: list[tuple[str, Statement]] = [
     ("SHOW INCREMENTAL VIEWS IN a LIKE 'x*|y'", ShowViews(("a",), "x*|y")),
     ("SHOW INCREMENTAL VIEWS 'x*'", ShowViews(None, "x*")),
     ("SHOW INCREMENTAL VIEWS IN like LIKE 'x'", ShowViews(("like",), "x")),
+    ("SHOW REFRESHES", ShowRefreshes()),
+    ("SHOW REFRESHES LIMIT 5", ShowRefreshes(limit=5)),
     ("SHOW REFRESHES FROM v", ShowRefreshes(V)),
     ("SHOW REFRESHES IN a.v LIMIT 5", ShowRefreshes(("a", "v"), 5)),
     ("SHOW CREATE INCREMENTAL VIEW v", ShowCreate(V)),

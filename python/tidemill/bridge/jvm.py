@@ -152,6 +152,20 @@ class Jvm:
             return True
         return bool(JavaClass("java.lang.Thread", self._client).currentThread().isInterrupted())
 
+    @contextmanager
+    def uninterrupted(self) -> Iterator[None]:
+        """Lets the block do its work though Spark has interrupted the thread that executes the call.
+
+        Files could not be written otherwise. Afterwards the thread is interrupted as before.
+        """
+        thread = JavaClass("java.lang.Thread", self._client)
+        was = bool(thread.interrupted())
+        try:
+            yield
+        finally:
+            if was:
+                thread.currentThread().interrupt()
+
     @property
     def has_threads(self) -> bool:
         """True if each thread of this process has a thread of its own in the JVM (not with PYSPARK_PIN_THREAD=false).

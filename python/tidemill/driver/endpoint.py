@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import GatewayClient, JavaObject
 from py4j.protocol import Py4JJavaError
@@ -13,8 +13,13 @@ from py4j.protocol import Py4JJavaError
 from tidemill.bridge.jvm import Jvm, JvmFailure, keep
 from tidemill.driver.interrupts import Interrupts
 from tidemill.errors import TidemillError
-from tidemill.settings import PREFIX
+from tidemill.monitor.observer import OBSERVERS
+from tidemill.monitor.run_log import asked_for
+from tidemill.settings import MONITOR_PORT, PREFIX, monitor_port
 from tidemill.sql import readable
+
+if TYPE_CHECKING:
+    from tidemill.monitor.server import Monitor
 
 ANSWERS = f"{PREFIX}answers"
 READABLE = "readable"
@@ -32,6 +37,9 @@ class Endpoint:
         self._client = client
         self._log = log
         self.interrupts = Interrupts()
+        self._watched = False
+        self.monitor: Monitor | None = None
+        OBSERVERS.attach(asked_for())
 
     def call(self, session: JavaObject, method: str, request: str) -> str:
         """Answers one call of the JVM. An exception becomes an answer, since py4j would carry only its text."""
@@ -71,7 +79,22 @@ class Endpoint:
         # Imported at the first statement, not with the session: planner and rules take a while to load.
         from tidemill.runtime.statements.dispatch import execute
 
+        if not self._watched:
+            self._watch(jvm)
         return execute(jvm, statement, sql)
+
+    def _watch(self, jvm: Jvm) -> None:
+        """Serves health and metrics if the settings ask for that. Raises TIDEMILL_INVALID_SETTING."""
+        port = monitor_port(str(jvm.session.conf().get(MONITOR_PORT, "")))
+        self._watched = True
+        if port is not None and self.monitor is None:
+            from tidemill.monitor.server import Monitor  # with the library of metrics, which others need not load
+
+            try:
+                self.monitor = Monitor(port)
+                _LOG.info("Tidemill: health and metrics are at %s", self.monitor.address)
+            except OSError as error:
+                _LOG.warning("Tidemill: health and metrics are not served at port %d: %s", port, error)
 
     def _execute_readable(self, jvm: Jvm, statement: dict[str, Any], sql: str) -> dict[str, Any]:
         """As `_execute`, with the rows as lines for people."""
@@ -80,15 +103,15 @@ class Endpoint:
         zone = str(jvm.session.conf().get("spark.sql.session.timeZone"))
         match statement["kind"]:
             case "create":
-                history = {"kind": "show_refreshes", "name": statement["name"], "limit": 1}
-                newest = next(iter(self._execute(jvm, history, sql)["rows"]), None)
+                history = {"kind": "show_refreshes", "name": statement["name"], "limit": None}
+                newest = readable.newest_run(self._execute(jvm, history, sql)["rows"])
                 lines = [readable.of_create(".".join(statement["name"]), newest, began)]
             case "refresh":
                 lines = [line for row in answer["rows"] for line in readable.of_run(row, zone)]
             case "refresh_views":
                 lines = readable.of_views(answer["rows"], zone)
             case _:
-                lines = readable.of_history(answer["rows"], zone)
+                lines = readable.of_history(answer["rows"], zone, of_all=statement["name"] is None)
         return {**answer, "rows": [[line] for line in lines]}
 
     class Java:

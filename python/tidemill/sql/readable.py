@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -30,9 +30,17 @@ def of_run(row: Sequence[Any], zone: str) -> list[str]:
     return [f"{name:{width}}  {_text(name, cell, zone)}" for name, cell in zip(_NAMES, row, strict=True)]
 
 
-def of_history(rows: Sequence[Sequence[Any]], zone: str) -> list[str]:
-    """Returns a table of runs, rows of SHOW REFRESHES, with the columns that are read most."""
-    return _table(_SHORT, rows, zone)
+def of_history(rows: Sequence[Sequence[Any]], zone: str, *, of_all: bool = False) -> list[str]:
+    """Returns a table of runs, rows of SHOW REFRESHES, with the columns that are read most.
+
+    `of_all`: they are of several views, which are named then.
+    """
+    return _table(("view", *_SHORT) if of_all else _SHORT, rows, zone)
+
+
+def newest_run(rows: Iterable[Sequence[Any]]) -> Sequence[Any] | None:
+    """Returns the newest of rows of SHOW REFRESHES that is of a run; None if there is none."""
+    return next((row for row in rows if row[_NAMES.index("run")] is not None), None)
 
 
 def of_views(rows: Sequence[Sequence[Any]], zone: str) -> list[str]:

@@ -197,8 +197,10 @@ class ShowViews:
 
 @dataclass(frozen=True, slots=True)
 class ShowRefreshes:
+    """The history of the view `name`; None: of all views of the current catalog."""
+
     kind: ClassVar[str] = "show_refreshes"
-    name: Name
+    name: Name | None = None
     limit: int | None = None
 
 

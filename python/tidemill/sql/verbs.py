@@ -105,8 +105,10 @@ def read_show(cursor: Cursor) -> ShowViews | ShowRefreshes | ShowCreate:
     if cursor.take("CREATE", "INCREMENTAL", "VIEW"):
         return ShowCreate(cursor.names())
     if cursor.take("REFRESHES"):
-        cursor.choose("FROM", "IN")
-        name = cursor.names()
+        name = None
+        if not (cursor.at_end() or cursor.at("LIMIT")):
+            cursor.choose("FROM", "IN")
+            name = cursor.names()
         return ShowRefreshes(name, cursor.integer() if cursor.take("LIMIT") else None)
     cursor.expect("INCREMENTAL", "VIEWS")
     return ShowViews(*_read_which(cursor))

@@ -36,10 +36,22 @@ class ViewNode:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A view by its qualified name, and why it could not be refreshed."""
+    """A view by its qualified name, and why it could not be refreshed. `view`: None if it could not be opened."""
 
     name: tuple[str, ...]
     error: Exception
+    view: View | None = None
+
+
+class UpstreamFailedError(TidemillError):
+    """TIDEMILL_UPSTREAM_FAILED: the view of the name `upstream` failed, so that the one of the name `view` was not run.
+
+    `failed`: the view that failed, where it is at hand.
+    """
+
+    def __init__(self, upstream: str, view: str, reason: str, failed: View | None = None) -> None:
+        super().__init__("TIDEMILL_UPSTREAM_FAILED", {"upstream": upstream, "view": view, "reason": reason})
+        self.failed = failed
 
 
 Each: TypeAlias = Callable[
@@ -90,7 +102,7 @@ def opened_each(
     with ExitStack() as stack:
 
         def opened_one(entry: CatalogEntry) -> ViewNode | Failed:
-            own = jvm.apart(interrupted)
+            own, view = jvm.apart(interrupted), None
             try:
                 view = views.open_entry(own, entry)
                 with cloning:  # they are clones of one session
@@ -98,7 +110,7 @@ def opened_each(
                 document = stack.enter_context(analysis.analysed_again(working, view.definition, view.head))
                 read = {s["source"]: _location(own, files, s) for s in document["sources"] if s["kind"] == "view"}
             except (TidemillError, JvmFailure) as failure:
-                return Failed(entry.name, failure)
+                return Failed(entry.name, failure, view)
             upstream = {n: found for n, found in read.items() if found in locations}
             return ViewNode(view, own, working, document, upstream)
 
@@ -127,14 +139,8 @@ def naming(upstream: View, view: View) -> Iterator[None]:
     except (TidemillError, JvmFailure) as failure:
         if upstream.location == view.location:
             raise
-        raise TidemillError(
-            "TIDEMILL_UPSTREAM_FAILED",
-            {
-                "upstream": upstream.definition.qualified,
-                "view": view.definition.qualified,
-                "reason": failure.message.strip(),
-            },
-        ) from failure
+        names = (upstream.definition.qualified, view.definition.qualified)
+        raise UpstreamFailedError(*names, failure.message.strip(), upstream) from failure
 
 
 def refuse_cycle(jvm: Jvm, name: tuple[str, ...], sources: Iterable[Source]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from tidemill.search.contract.stored import FILE_ROWS
 from tidemill.wire import nodes
 from tidemill.wire.nodes import WireNode
 
+_LOG = logging.getLogger("tidemill")
 PARTITION = "_tidemill_partition_"
 """Prefix of the names of columns that partition the rows of a write; no file has them."""
 
@@ -41,9 +43,9 @@ class SparkJobs:
     """Runs wire plans of one analysed query for one run of one view.
 
     `jvm` is the clone that the refresh works in, `query` the id of the analysed query, `view` the qualified name,
-    `run` the number that this run will get (job descriptions only). `clock`: what the clock shows in all jobs (epoch
-    microseconds); None: the time of each. `spent`: gets what each plan took. `settings`: of the session, for the plans
-    to come. Raises `JvmFailure` if Spark fails.
+    `run` the number that this run will get, `place` which of its steps this is (descriptions of jobs only). `clock`:
+    what the clock shows in all jobs (epoch microseconds); None: the time of each. `spent`: gets what each plan took.
+    `settings`: of the session, for the plans to come. Raises `JvmFailure` if Spark fails.
     """
 
     jvm: Jvm
@@ -53,6 +55,7 @@ class SparkJobs:
     clock: int | None = None
     spent: list[StepSpent] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)
+    place: str | None = None
 
     def fit(self, files: Sequence[Mapping[str, Any]]) -> None:
         """Fits the session to plans that read these files, and no sources."""
@@ -151,7 +154,9 @@ class SparkJobs:
         return self.jvm.cores
 
     def _description(self, step: str) -> str:
-        return f"tidemill: {self.view} {self.run} {step}"
+        """Returns what Spark's UI and the terminal call the jobs of a step."""
+        place = f"{self.place}, " if self.place is not None else ""
+        return f"tidemill: {place}{self.view}: {step} (run {self.run})"
 
     def _run(self, plan: WireNode, sink: Mapping[str, Any], step: str) -> Mapping[str, Any]:
         request = {
@@ -165,6 +170,7 @@ class SparkJobs:
             "clock": self.clock,
             "confs": self.settings,
         }
+        _LOG.debug("%s", request["description"])
         with self._noted(step) as noted:
             answer: Mapping[str, Any] = self.jvm.invoke("run", request)
             self.jvm.walls.told(answer["wall_ms"])

@@ -10,6 +10,7 @@ from tidemill.errors import TidemillError
 from tidemill.runtime.before import analysis, planning, sessions
 from tidemill.runtime.load.draft import Draft, drafted
 from tidemill.runtime.run import attempt
+from tidemill.runtime.run.occasion import publish
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import Files, child
 from tidemill.runtime.view import catalog, leases, removal, views
@@ -97,7 +98,8 @@ def _amended(jvm: Jvm, view: View, draft: Draft) -> View:
 def _fill(jvm: Jvm, view: View, draft: Draft) -> None:
     settings = sessions.planner_settings(jvm)
     situation, plan = planning.initial_load(draft.working, draft.document, view.definition.terms, settings)
-    view.publish(attempt.run(draft.working, view, situation, lambda _: plan, draft.occasion))
+    record = attempt.run(draft.working, view, situation, lambda _: plan, draft.occasion)
+    publish(jvm, view, record, draft.occasion)
 
 
 def _difference(view: View, draft: Draft) -> str | None:

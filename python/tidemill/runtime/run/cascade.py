@@ -7,12 +7,13 @@ has a run and a commit of its own. A failure leaves earlier commits in place.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.runtime.before import graph, sessions
-from tidemill.runtime.before.graph import ViewNode
-from tidemill.runtime.run import perform, pins
+from tidemill.runtime.before.graph import UpstreamFailedError, ViewNode
+from tidemill.runtime.run import failing, perform, pins
 from tidemill.runtime.run.occasion import Occasion
 from tidemill.runtime.run.perform import RunOptions, RunOutcome
 from tidemill.runtime.run.pins import ATTEMPTS, Pins
@@ -32,11 +33,17 @@ def cascade(jvm: Jvm, view: View, wanted: RunOptions) -> RunRow:
     sources cannot be pinned together; for `view` itself the errors of REFRESH.
     """
     settings = sessions.planner_settings(jvm)
-    for _ in range(ATTEMPTS):
-        with graph.opened(jvm, view) as nodes:
-            positions, moved = pins.pinned(jvm, nodes)
-            if moved is None:
-                return _refreshed(jvm, nodes, positions, settings, wanted)
+    try:
+        for _ in range(ATTEMPTS):
+            with graph.opened(jvm, view) as nodes:
+                positions, moved = pins.pinned(jvm, nodes)
+                if moved is None:
+                    return _refreshed(jvm, nodes, positions, settings, wanted)
+    except UpstreamFailedError as error:
+        if not wanted.dry and error.failed is not None and isinstance(error.__cause__, Exception):
+            last = len(error.failed.definition.create.schedule)
+            failing.note(jvm, error.failed, replace(wanted.occasion, point=last), error.__cause__)
+        raise
     raise TidemillError("TIDEMILL_SOURCE_MOVED", {"view": view.definition.qualified, "source": moved})
 
 
@@ -50,6 +57,8 @@ def _refreshed(
             with jvm.walls.part("opening"):
                 node.view.publish_if_behind()
         own = wanted if node.view is named else _upstream_wants(jvm, node.view, wanted.dry)
+        if not (wanted.dry or own is wanted):
+            failing.begins(node.view, own.occasion)
         with graph.naming(node.view, named):
             situation = pins.surveyed(node, positions, done, settings, wanted.dry)
             done[node.view.location] = perform.perform(jvm, node.working, node.view, situation, own)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.bridge.walls import NANOSECONDS, Part
+from tidemill.runtime.run import reports
 from tidemill.runtime.view import split
 from tidemill.runtime.view.record import RunRecord
 from tidemill.runtime.view.split import StepSpent
@@ -58,14 +59,18 @@ def beside_estimates(plan: RunPlan, spent: Iterable[StepSpent]) -> Iterator[Step
 
 
 def publish(jvm: Jvm, view: View, record: RunRecord, occasion: Occasion, readers: Jvm | None = None) -> None:
-    """Publishes a run. The process remembers what the run has taken, by part, since its duration ended.
+    """Publishes a run, and tells observers of it. The process remembers what it has taken, by part, since its duration
+    ended.
 
     `readers`: a session that is to read the new content, in cached plans too.
     """
-    with jvm.walls.part("publishing"):
-        view.publish(record)
-        if readers is not None:
-            view.refresh_readers(readers)
-    told = record.split.wall_ms if record.split is not None else {}
-    since = {part: ms - told.get(part, 0) for part, ms in jvm.walls.since(occasion.walls).items()}
-    split.note_after(view.location, record.run, {part: ms for part, ms in since.items() if ms > 0})
+    try:
+        with jvm.walls.part("publishing"):
+            view.publish(record)
+            if readers is not None:
+                view.refresh_readers(readers)
+        told = record.split.wall_ms if record.split is not None else {}
+        since = {part: ms - told.get(part, 0) for part, ms in jvm.walls.since(occasion.walls).items()}
+        split.note_after(view.location, record.run, {part: ms for part, ms in since.items() if ms > 0})
+    finally:  # it is committed
+        reports.tell(record.row, record.steps)

@@ -8,7 +8,7 @@ from tidemill.bridge.jvm import Jvm
 from tidemill.runtime.before import planning
 from tidemill.runtime.before.planning import PlanInputs
 from tidemill.runtime.before.situation import Situation
-from tidemill.runtime.run import attempt
+from tidemill.runtime.run import attempt, reports
 from tidemill.runtime.run.netting import without_unseen_changes
 from tidemill.runtime.run.occasion import Occasion, publish
 from tidemill.runtime.view.arrivals import ObservedRun
@@ -48,7 +48,10 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Ru
     with jvm.walls.part("opening"):
         lost = view.lost() if situation.head is not None else Lost(None, {})
     if situation.idle and not (wanted.full or lost):
-        return RunOutcome(_no_data(jvm, view, situation, occasion), view.head)
+        row = _no_data(jvm, view, situation, occasion)
+        if not wanted.dry:
+            reports.tell(row)
+        return RunOutcome(row, view.head)
 
     def inputs(lost: Lost) -> PlanInputs:
         refill = f"STATE_LOST: {lost.content}" if lost.content is not None else None

@@ -95,7 +95,8 @@ def carry_out(
     steps = read_first(plan.steps, situation.query, situation.changes, size)
     asked = frozenset(pair for step in plan.steps for pair in questions.values_looked_up(step.plan))
     writing = _Writing(situation, execution, binder, stage, partitions, asked, sought.observed, outcome)
-    tasks = [writing.task(step, waits) for step, waits in zip(steps, waits_for(steps), strict=True)]
+    places = (f"step {number} of {len(steps)}" for number in range(1, len(steps) + 1))
+    tasks = [writing.task(*told) for told in zip(steps, waits_for(steps), places, strict=True)]
     side_by_side.carry_out(execution.jvm, tasks, situation.settings.side_by_side)
     numbers = {step.name: number for number, step in enumerate(steps)}
     execution.spent.sort(key=lambda spent: numbers.get(spent.step, -1))
@@ -175,11 +176,11 @@ class _Writing:
     watched: Sequence[ResultColumn]
     outcome: Outcome
 
-    def task(self, step: Step, waits: frozenset[int]) -> Task[Written]:
-        """Returns a step as a part of the run that waits for others."""
-        return Task(waits, partial(self._begin, step), partial(self._end, step))
+    def task(self, step: Step, waits: frozenset[int], place: str) -> Task[Written]:
+        """Returns a step as a part of the run that waits for others. `place`: which of the steps it is."""
+        return Task(waits, partial(self._begin, step, place), partial(self._end, step))
 
-    def _begin(self, step: Step) -> Callable[[Jvm], Written]:
+    def _begin(self, step: Step, place: str) -> Callable[[Jvm], Written]:
         """Binds a step to the run. Returns what executes it."""
         if step.mode == "compact":  # it may come after the piece that this run adds
             self.binder.states[str(step.state)] = [p.files for p in self.outcome.pieces[str(step.state)]]
@@ -211,7 +212,7 @@ class _Writing:
                     )
 
         def executed(jvm: Jvm) -> Written:
-            return replace(self.execution, jvm=jvm, settings=settings).write(
+            return replace(self.execution, jvm=jvm, settings=settings, place=place).write(
                 plan,
                 path,
                 columns,

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from tidemill.bridge.jvm import Jvm, JvmFailure
+from tidemill.bridge.jvm import JobCost, Jvm, JvmFailure
 from tidemill.errors import TidemillError
 from tidemill.runtime.before import graph, sessions
-from tidemill.runtime.before.graph import Failed, ViewNode
-from tidemill.runtime.run import perform, pins
+from tidemill.runtime.before.graph import Failed, UpstreamFailedError, ViewNode
+from tidemill.runtime.run import failing, perform, pins
 from tidemill.runtime.run.occasion import Occasion
 from tidemill.runtime.run.perform import RunOptions, RunOutcome
 from tidemill.runtime.run.pins import ATTEMPTS, Pins
 from tidemill.runtime.view.catalog import CatalogEntry
 from tidemill.runtime.view.history import RunRow
+from tidemill.runtime.view.views import View
 from tidemill.settings import PlannerSettings
 
 T = TypeVar("T")
@@ -51,6 +51,7 @@ def refreshed(jvm: Jvm, entries: Sequence[CatalogEntry]) -> Answer:
     Raises TIDEMILL_SOURCE_MOVED if the sources cannot be pinned together, and the error of a cancelled job, or
     OPERATION_CANCELED, if the statement was cancelled: runs that are under way then end, and no other begins.
     """
+    occasion = Occasion.now(jvm, 0, "MANUAL")
     settings, stop = sessions.planner_settings(jvm), threading.Event()
     most = settings.side_by_side if jvm.has_threads else 1
     each = map if most == 1 else partial(_in_threads, jvm, most)
@@ -59,7 +60,7 @@ def refreshed(jvm: Jvm, entries: Sequence[CatalogEntry]) -> Answer:
             positions, moved = _pinned_each(jvm, nodes, failed)
             if moved is None:
                 sound = [node for node in nodes if node.view.location not in failed]
-                return _Together(jvm, sound, positions, settings, dict(failed), stop, most).run()
+                return _Together(jvm, sound, positions, settings, occasion, dict(failed), stop, most).run()
     raise TidemillError("TIDEMILL_SOURCE_MOVED", {"view": ", ".join(_text(e.name) for e in entries), "source": moved})
 
 
@@ -72,32 +73,34 @@ def _pinned_each(jvm: Jvm, nodes: Sequence[ViewNode], failed: dict[str, Failed])
             try:
                 pins.pinned(node.jvm, [node])
             except (TidemillError, JvmFailure) as failure:
-                failed[node.view.location] = Failed(node.view.definition.name, failure)
+                failed[node.view.location] = Failed(node.view.definition.name, failure, node.view)
         return pins.pinned(jvm, [node for node in nodes if node.view.location not in failed])
 
 
 @dataclass
 class _Together:
-    """The runs of one statement. `failed`, `done`: by location of the view."""
+    """The runs of one statement, which `occasion` is of. `failed`, `done`, `begun`: by location of the view."""
 
     jvm: Jvm
     nodes: Sequence[ViewNode]
     positions: Pins
     settings: PlannerSettings
+    occasion: Occasion
     failed: dict[str, Failed]
     stop: threading.Event
     most: int
     done: dict[str, RunOutcome] = field(default_factory=dict)
+    begun: dict[str, Occasion] = field(default_factory=dict)
     rows: dict[str, RunRow] = field(default_factory=dict)
 
     def run(self) -> Answer:
         for location, failure in self.failed.items():
-            self.rows[location] = _failed_row(failure)
+            self.rows[location] = self._row_of(failure)
         if self.nodes:
             # What it took to pin the sources is no view's own: the first one has it, so that the sum is right.
             self.nodes[0].jvm.spent.add(self.jvm.spent.take())
             self._run_all(_heights(self.nodes))
-        failures = {_text(failure.name): _message(failure.error) for failure in self.failed.values()}
+        failures = {_text(failure.name): failing.message(failure.error) for failure in self.failed.values()}
         return Answer([self.rows[location] for location in self._order()], failures)
 
     def _run_all(self, heights: Mapping[str, int]) -> None:
@@ -134,7 +137,8 @@ class _Together:
         for node in waiting:
             below = set(node.upstream.values())
             if broken := next((self.failed[u] for u in node.upstream.values() if u in self.failed), None):
-                self._fail(node, _UpstreamFailedError(_text(broken.name), node, broken.error))
+                names = (_text(broken.name), node.view.definition.qualified)
+                self._fail(node, UpstreamFailedError(*names, failing.message(broken.error)))
             elif below <= self.done.keys() and len(running) < self.most and not self.stop.is_set():
                 running[submit(node)] = node
             else:
@@ -145,6 +149,8 @@ class _Together:
     def _refresh(self, node: ViewNode) -> RunOutcome:
         view = node.view
         occasion = Occasion.now(node.jvm, len(view.definition.create.schedule), "MANUAL")
+        self.begun[view.location] = occasion
+        failing.begins(view, occasion)
         with node.jvm.walls.part("opening"):
             view.publish_if_behind()
         situation = pins.surveyed(node, self.positions, self.done, self.settings, dry=False)
@@ -160,6 +166,7 @@ class _Together:
         if not isinstance(error, Exception):
             raise error
         if _says_cancelled(error):
+            self._note(node, error)
             return error
         if not isinstance(error, (TidemillError, JvmFailure)):
             _LOG.error("Tidemill: the refresh of %s failed", node.view.definition.qualified, exc_info=error)
@@ -167,23 +174,29 @@ class _Together:
         return None
 
     def _fail(self, node: ViewNode, error: Exception) -> None:
-        location, spent = node.view.location, node.jvm.spent.take()
-        self.failed[location] = Failed(node.view.definition.name, error)
-        row = replace(_failed_row(self.failed[location]), point=len(node.view.definition.create.schedule))
-        self.rows[location] = replace(row, jobs=spent.jobs, cpu_ms=round(spent.cpu_ms))
+        location = node.view.location
+        self.failed[location] = Failed(node.view.definition.name, error, node.view)
+        self.rows[location] = self._note(node, error)
+
+    def _note(self, node: ViewNode, error: Exception) -> RunRow:
+        return failing.note(node.jvm, node.view, self._occasion_of(node.view), error)
+
+    def _row_of(self, failure: Failed) -> RunRow:
+        """Returns the row of a view that failed before any run began, and notes it."""
+        if failure.view is None:
+            row = failing.row_of(failure.name, self.occasion, failure.error, JobCost())
+            return replace(row, point=None)
+        return failing.note(self.jvm, failure.view, self._occasion_of(failure.view), failure.error)
+
+    def _occasion_of(self, view: View) -> Occasion:
+        """Returns the occasion of a view's run; of one that has not begun, that of the statement."""
+        known = self.begun.get(view.location)
+        return known or replace(self.occasion, point=len(view.definition.create.schedule))
 
     def _order(self) -> list[str]:
         """Returns all views, each after those that it reads, and by name otherwise."""
         heights = _depths(self.nodes)
         return sorted(self.rows, key=lambda location: (heights.get(location, 0), self.rows[location].view))
-
-
-class _UpstreamFailedError(TidemillError):
-    """`upstream` failed, so that `node` was not run."""
-
-    def __init__(self, upstream: str, node: ViewNode, error: Exception) -> None:
-        parameters = {"upstream": upstream, "view": node.view.definition.qualified, "reason": _message(error)}
-        super().__init__("TIDEMILL_UPSTREAM_FAILED", parameters)
 
 
 def _in_thread(jvm: Jvm, work: Callable[[T], R]) -> Callable[[T], R]:
@@ -242,32 +255,6 @@ def _longest(following: Mapping[str, frozenset[str]]) -> dict[str, int]:
 def _circle(node: ViewNode) -> dict[str, object]:
     name = "`" + "`.`".join(node.view.definition.name) + "`"
     return {"viewIdent": name, "newPath": name}
-
-
-def _failed_row(failure: Failed) -> RunRow:
-    error = failure.error
-    reason = condition(error)
-    if isinstance(error, _UpstreamFailedError):
-        reason = f"{reason}: {error.parameters['upstream']}"
-    now = time.time_ns() // 1000
-    return RunRow(None, _text(failure.name), None, "MANUAL", "FAILED", reason, started_at=now, cpu_ms=0, jobs=0)
-
-
-def condition(error: Exception) -> str:
-    """Returns the condition of an error; for an error of Spark's without one, or of Python, the name of its class."""
-    match error:
-        case TidemillError():
-            return error.condition
-        case JvmFailure():
-            return error.condition or error.class_name
-        case _:
-            return "TIDEMILL_PLANNER_FAILED"
-
-
-def _message(error: Exception) -> str:
-    return (
-        error.message.strip() if isinstance(error, (TidemillError, JvmFailure)) else f"{type(error).__name__}: {error}"
-    )
 
 
 def _says_cancelled(error: Exception) -> bool:

@@ -22,7 +22,7 @@ from tidemill.runtime.run import attempt
 from tidemill.runtime.run.occasion import publish
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import Files, UndecidedError, child
-from tidemill.runtime.view import catalog, removal
+from tidemill.runtime.view import catalog, failures, removal
 from tidemill.runtime.view.definition import VIEW_FILE, Definition
 from tidemill.runtime.view.views import View
 from tidemill.sql.statements import Create
@@ -93,6 +93,7 @@ def _make(jvm: Jvm, files: Files, definition: Definition, draft: Draft) -> None:
         if not files.write_new(child(definition.location, VIEW_FILE), definition.to_json()):
             # Another CREATE of this name came first; its files are not ours to remove.
             raise _TakenError(definition)
+        failures.prepare(files, definition.location)
         if create.deferred:
             view.result.prepare()
             writer.confirm()

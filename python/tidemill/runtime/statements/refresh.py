@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.runtime.before import analysis, sessions
 from tidemill.runtime.before.situation import survey
-from tidemill.runtime.run import cascade, perform, together
+from tidemill.runtime.run import cascade, failing, perform, together
 from tidemill.runtime.run.occasion import Occasion
 from tidemill.runtime.run.perform import RunOptions
 from tidemill.runtime.view import catalog, views
@@ -24,7 +25,7 @@ def refresh(jvm: Jvm, statement: Refresh) -> list[list[Any]]:
 
     Raises TIDEMILL_NOT_FOUND, TIDEMILL_NO_SUCH_POINT, TIDEMILL_SCHEMA_CHANGED, TIDEMILL_FUNCTION_MISSING,
     TIDEMILL_NOT_INCREMENTAL (STRICT), TIDEMILL_CONCURRENT_REFRESH; with CASCADE also the errors of `cascade.cascade`.
-    After any error nothing of the run is left.
+    After any error nothing of the run is left but its row of kind FAILED.
     """
     occasion = Occasion.now(jvm, 0, "MANUAL")
     with jvm.walls.part("opening"):
@@ -43,7 +44,8 @@ def refresh(jvm: Jvm, statement: Refresh) -> list[list[Any]]:
         dry=statement.dry_run,
     )
     run = cascade.cascade if statement.cascade else _alone
-    return [run(jvm, view, wanted).cells()]
+    with nullcontext() if wanted.dry else failing.refreshing(jvm, view, wanted.occasion):
+        return [run(jvm, view, wanted).cells()]
 
 
 def _alone(jvm: Jvm, view: View, wanted: RunOptions) -> RunRow:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
-from tidemill.runtime.view import catalog, views
+from tidemill.runtime.view import catalog, failures, views
 from tidemill.runtime.view.catalog import CatalogEntry
+from tidemill.runtime.view.history import RunRow
 from tidemill.sql.render import create_text
 from tidemill.sql.statements import ColumnClause, ShowCreate, ShowRefreshes, ShowViews
 
+_LOG = logging.getLogger("tidemill")
 UNREADABLE = "UNREADABLE"
 """Status of a view whose files are gone, damaged, or out of reach."""
 
@@ -33,9 +37,22 @@ def _state_of(jvm: Jvm, entry: CatalogEntry) -> list[Any]:
 
 
 def show_refreshes(jvm: Jvm, statement: ShowRefreshes) -> list[list[Any]]:
-    """Returns the history, newest first."""
-    view = views.find(jvm, statement.name)
-    return [row.cells() for row in view.history(statement.limit)]
+    """Returns the history of a view, or that of all views of the current catalog, newest first.
+
+    Of all views, those whose history cannot be read are left out.
+    """
+    if statement.name is not None:
+        return [row.cells() for row in failures.history(views.find(jvm, statement.name), statement.limit)]
+    histories = [_readable_history(jvm, entry, statement.limit) for entry in catalog.all_views(jvm)]
+    return [row.cells() for row in islice(failures.newest_first(histories), statement.limit)]
+
+
+def _readable_history(jvm: Jvm, entry: CatalogEntry, limit: int | None) -> list[RunRow]:
+    try:
+        return failures.history(views.open_entry(jvm, entry), limit)
+    except Exception as error:
+        _LOG.warning("Tidemill: the history of %s is not shown: %s", ".".join(entry.name), error)
+        return []
 
 
 def show_create(jvm: Jvm, statement: ShowCreate) -> list[list[Any]]:

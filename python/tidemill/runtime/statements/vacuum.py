@@ -1,9 +1,9 @@
 """VACUUM INCREMENTAL VIEW: removes files that nothing needs any more.
 
 These files are needed: all of the last two runs; files of older runs that were live within the retention; changes that
-a downstream view has yet to read; files that a live writer has not committed yet. The definition in force and the
-manifests stay, and so do symbolic links with all that they lead to. The log keeps the rows of all runs; those of the
-oldest runs are in checkpoints, in place of entries.
+a downstream view has yet to read; files that a live writer has not committed yet. The definition in force, the rows of
+failed refreshes and the manifests stay, and so do symbolic links with all that they lead to. The log keeps the rows of
+all runs; those of the oldest runs are in checkpoints, in place of entries.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidemill.runtime.storage import log, writers
 from tidemill.runtime.storage.files import Files, Status, child, numbered, parent
 from tidemill.runtime.storage.small import readable
 from tidemill.runtime.storage.stage import upwards
-from tidemill.runtime.view import leases, results, views
+from tidemill.runtime.view import failures, leases, results, views
 from tidemill.runtime.view.definition import AMENDMENTS, DEFINITIONS, VIEW_FILE, definition_file
 from tidemill.runtime.view.record import RunRecord
 from tidemill.runtime.view.views import View
@@ -27,6 +27,7 @@ from tidemill.sql.statements import Vacuum
 RETAIN_HOURS = 168.0
 KEPT_RUNS = 2
 KEPT_FOLDERS = tuple(f"{folder}/" for folder in (*results.FOLDERS, log.CHECKPOINTS, leases.FOLDER))
+KEPT_FILES = (VIEW_FILE, failures.FILE)
 CLOCKS_MS = 60_000
 """Most milliseconds by which the clocks of writer, file system and this process may differ."""
 _HOUR_US = 3_600_000_000
@@ -119,7 +120,7 @@ def _unneeded(
                 yield status
         elif base.startswith(f"{writers.FOLDER}/"):
             pass  # see `writers.marks`
-        elif base == VIEW_FILE or base.startswith(KEPT_FOLDERS):
+        elif base in KEPT_FILES or base.startswith(KEPT_FOLDERS):
             if base.endswith(".tmp") or location + base in void:
                 yield status
         elif _plain(location + base) not in needed:

@@ -123,6 +123,19 @@ def views_in(jvm: Jvm, database: Sequence[str] | None, pattern: str | None) -> l
             )
     if pattern is not None:
         request["pattern"] = pattern
+    return _listed(jvm, request)
+
+
+def all_views(jvm: Jvm) -> list[CatalogEntry]:
+    """Returns the entries of all views of the current catalog, by name.
+
+    Raises TIDEMILL_CATALOG_UNSUPPORTED for a catalog that can have none.
+    """
+    qualify(jvm, ("any",))
+    return _listed(jvm, {"do": "list", "property": VIEW_PROPERTY, "everywhere": True})
+
+
+def _listed(jvm: Jvm, request: Mapping[str, Any]) -> list[CatalogEntry]:
     return sorted((_entry(found) for found in jvm.invoke("catalog", request)), key=lambda entry: entry.name)
 
 

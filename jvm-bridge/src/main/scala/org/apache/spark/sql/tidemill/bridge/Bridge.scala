@@ -13,7 +13,7 @@ import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
 import org.apache.spark.SparkThrowable
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.tidemill.step.RunMetrics
+import org.apache.spark.sql.tidemill.step.{Progress, RunMetrics}
 
 /**
  * What Python calls. Each method takes a session and a JSON request, and answers `{"ok": ...}` or
@@ -88,7 +88,7 @@ object Bridge {
       val asked = parse(request)
       val description = Some(asked \ "description").collect { case JString(text) => text }
       val (outcome, cost) = RunMetrics.measured(session.sparkContext, description) {
-        session.withActive(f(session, asked))
+        Progress.during(session.sparkContext, description)(session.withActive(f(session, asked)))
       }
       val answer: JObject = outcome.fold(failed, answered => JObject("ok" -> answered))
       val told = ("jobs" -> cost.jobs) ~ ("cpu_ms" -> cost.cpuMillis) ~ ("rows_read" -> cost.rowsRead)

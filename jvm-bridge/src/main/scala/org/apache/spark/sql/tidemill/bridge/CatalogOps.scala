@@ -143,15 +143,19 @@ private[tidemill] object CatalogOps {
   }
 
   /**
-   * Tables of "database" (default: the current one) whose names match "pattern" and that have the property "property".
+   * Tables of "database" (default: the current one), or with "everywhere" of all databases, whose names match "pattern"
+   * and that have the property "property".
    */
   private def list(session: SparkSession, request: JValue): JValue = {
     val catalog = session.sessionState.catalog
-    val database = Json.textOption(request, "database").getOrElse(catalog.getCurrentDatabase)
-    val names =
-      catalog.listTables(database, Json.textOption(request, "pattern").getOrElse("*"), includeLocalTempViews = false)
+    val databases =
+      if (Json.flag(request, "everywhere")) catalog.listDatabases()
+      else Seq(Json.textOption(request, "database").getOrElse(catalog.getCurrentDatabase))
+    val pattern = Json.textOption(request, "pattern").getOrElse("*")
     val property = Json.textOption(request, "property")
-    val found = catalog.getTablesByName(names).filter(t => property.forall(t.properties.contains))
+    val found = databases
+      .flatMap(name => catalog.getTablesByName(catalog.listTables(name, pattern, includeLocalTempViews = false)))
+      .filter(t => property.forall(t.properties.contains))
     JArray(found.map(describe).toList)
   }
 }

@@ -7,8 +7,7 @@ import org.apache.spark.sql.internal.SQLConf
  * to set them in a session, as it does with static settings of its own.
  */
 object FixedSettings {
-  private val names =
-    Seq("spark.tidemill.python", "spark.tidemill.rules.paths", "spark.tidemill.scheduler.enabled")
+  private val names = Seq("python", "rules.paths", "scheduler.enabled", "monitor.port").map("spark.tidemill." + _)
 
   def register(): Unit = names.filterNot(SQLConf.isStaticConfigKey).foreach(SQLConf.registerStaticConfigKey)
 }
