@@ -8,7 +8,7 @@ plan.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import assert_never
 
@@ -24,6 +24,7 @@ from tidemill.cost.costing import (
     Read,
     RowCount,
 )
+from tidemill.memo.memo import Memo
 from tidemill.plan.expr import Handle
 from tidemill.plan.ops import (
     Aggregate,
@@ -66,7 +67,7 @@ from tidemill.plan.ops import (
     Window,
 )
 from tidemill.plan.query import Query
-from tidemill.tvr.form import FormKind
+from tidemill.tvr.form import FormKind, Time
 
 from . import sizes
 
@@ -328,6 +329,14 @@ class DefaultCostModel:
     def total(self, work: Sequence[OperatorWork]) -> CpuMs:
         """CPU milliseconds of all operators of a run."""
         return CpuMs(sum(w.cost * w.times for w in work))
+
+    def counted(self, work: Sequence[OperatorWork]) -> Sequence[Read] | None:
+        """None: the unit is time."""
+        return None
+
+    def known(self, memo: Memo, at: Callable[[Time], Facts]) -> Mapping[int, RowCount]:
+        """Nothing."""
+        return {}
 
     def reading(self, files: float, rows: float) -> CpuMs:
         """CPU milliseconds to read and merge `rows` rows of a state from `files` files."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NewType, Protocol, runtime_checkable
 
 from tidemill.cost.distinct import Distinct
 from tidemill.cost.guesses import PART_ROW_BYTES, VALUES_PER_ROW
 from tidemill.cost.kept import NOTHING_COUNTED, KeptRows
+from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
 from tidemill.plan.expr import Expr
 from tidemill.plan.ops import HeldScan, Op, ResultScan, StateScan
@@ -183,6 +184,15 @@ class CostModel(Protocol):
 
     def total(self, work: Sequence[OperatorWork]) -> CpuMs:
         """CPU milliseconds of all operators of a run together."""
+        ...
+
+    def counted(self, work: Sequence[OperatorWork]) -> Sequence[Read] | None:
+        """The inputs whose rows make up the cost of a run, each as often as it counts; None if time is the unit."""
+        ...
+
+    def known(self, memo: Memo, at: Callable[[Time], Facts]) -> Mapping[int, RowCount]:
+        """Rows of groups that this model estimates by relation and interval, whatever computes them; others follow from
+        their inputs. `at`: the facts as they are at a moment."""
         ...
 
     def save(self, rows: float) -> CpuMs:

@@ -37,6 +37,17 @@ class SourceChange:
     files: float | None = None
     values: Mapping[str, float] = field(default_factory=dict)
 
+    def undone(self) -> SourceChange:
+        """The source as it was before this change, unchanged.
+
+        >>> SourceChange(changed=True, old_readable=True, rows=10.0, inserts=3.0, deletes=1.0).undone().rows
+        8.0
+        """
+        rows = self.rows
+        if rows is not None and self.changed:
+            rows = max(0.0, rows - (self.inserts or 0.0) + (self.deletes or 0.0))
+        return replace(self, changed=False, rows=rows, inserts=0.0, deletes=0.0, reason=None)
+
     def then(self, later: SourceChange) -> SourceChange:
         """This change and the one that follows it, combined.
 

@@ -244,12 +244,25 @@ def explore_space(
     push_cuts(memo)
     sizes = SizeInputs(memo, model, tuple(steps))
     partial = {c.name for c in possible if c.partial is not None and not _of_groups(memo, c.tvr, c.partial)}
-    facts, base_rows = estimate(sizes, root, {c.name: c.tvr for c in possible}, kept.rows, partial)
+    names = {c.name: c.tvr for c in possible}
+    facts, base_rows = estimate(sizes, root, names, kept.rows, partial)
     elsewhere = {name: rows for name, rows in kept.rows.states.items() if name in read}
     rows = replace(facts.kept, states={**elsewhere, **facts.kept.states})
-    facts = replace(facts, kept=rows, known=_known(memo, request.measured))
+
+    def at(time: Time) -> Facts:
+        return estimate(replace(sizes, steps=_until(steps, time)), root, names, kept.rows, partial)[0]
+
+    known = {**model.known(memo, at), **_known(memo, request.measured)}
+    facts = replace(facts, kept=rows, known=known)
     look_up(memo, facts, orders(memo, facts) if kept.orders is None else kept.orders)
     return Space(memo, root, tuple(possible), facts, base_rows, explored, now, standing)
+
+
+def _until(steps: Sequence[Mapping[int, SourceChange]], time: Time) -> tuple[Mapping[int, SourceChange], ...]:
+    """The transitions up to a moment; up to the first one, the sources as they were then."""
+    if time > 0 or not steps:
+        return tuple(steps[:time])
+    return ({number: change.undone() for number, change in steps[0].items()},)
 
 
 def _in_words(query: Query, steps: Sequence[Mapping[int, SourceChange]], now: Time, kept: Kept) -> str:
