@@ -57,7 +57,7 @@ class Side(NamedTuple):
 
 
 class Partners(NamedTuple):
-    """How the rows of one side of a join find and lose partners.
+    """Rows of one side of a join that find or lose partners, or have none.
 
     Attributes:
         new: rows that come, without a partner.
@@ -241,7 +241,7 @@ def _alone(partners: float, *, once: bool) -> float:
 
 
 def _found(rows: Side, others: Side, first: float, last: float) -> Partners:
-    """How rows find and lose partners that are spread evenly. Insertions come first, then deletions."""
+    """Rows that find and lose partners, where these are spread evenly. Insertions come first, then deletions."""
     before, after = _alone(first * others.before, once=False), _alone(last * others.after, once=False)
     between = _alone(last * (others.before + others.change.inserts), once=False)
     stay = rows.before * rows.stay
