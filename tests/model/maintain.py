@@ -205,7 +205,7 @@ class View:
         def measured(tree: Tree, form: Form) -> float | None:
             if form.kind not in {SNAPSHOT, DELTA} or not _columns_in(tree) <= self.query.columns.keys():
                 return None  # of what rules derive, only what has columns of the query is a query
-            rows = bag(tree, form.end)
+            rows = bag(tree, form.end).copy()
             if form.start is not None:
                 rows.subtract(bag(tree, form.start))
             return float(sum(map(abs, rows.values())))
