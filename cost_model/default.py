@@ -26,6 +26,7 @@ from tidemill.cost.costing import (
     Read,
     RowCount,
 )
+from tidemill.memo.memo import Memo
 from tidemill.plan.aggregates import EXTREMA
 from tidemill.plan.expr import Handle
 from tidemill.plan.ops import (
@@ -341,6 +342,14 @@ class DefaultCostModel:
     def total(self, work: Sequence[OperatorWork]) -> CpuMs:
         """CPU milliseconds of all operators of a run."""
         return CpuMs(sum(w.cost * w.times for w in work))
+
+    def counted(self, work: Sequence[OperatorWork]) -> Sequence[Read] | None:
+        """None: the unit is time."""
+        return None
+
+    def known(self, memo: Memo, facts: Facts) -> Mapping[int, RowCount]:
+        """Nothing."""
+        return {}
 
     def reading(self, files: float, rows: float) -> CpuMs:
         """CPU milliseconds to read and merge `rows` rows of a state from `files` files."""

@@ -9,14 +9,16 @@ all its input rows beside the arriving ones. An inner join of several inputs is 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemill.cost.costing import Constant, CpuMs, Facts, OperatorWork, Read, RowCount
+from tidemill.memo.memo import Memo
 from tidemill.plan.ops import Aggregate, Join, JoinChange, KeyFilter, LookUp, Op, Partial
 from tidemill.tvr.form import DELTA
 
 from .default import DefaultCostModel
+from .whole import known_rows
 
 HALVES = ("semi", "anti")
 """Kinds of joins that rules split other joins into."""
@@ -57,21 +59,29 @@ class TuplesCostModel(DefaultCostModel):
 
     def total(self, work: Sequence[OperatorWork]) -> CpuMs:
         """Rows that arrive at the joins and aggregates of the query in a run."""
-        aggregated: dict[object, RowCount] = {}
-        joined: dict[object, dict[int, RowCount]] = defaultdict(dict)
-        split: dict[object, dict[int, RowCount]] = defaultdict(dict)
+        return CpuMs(sum(read.rows for read in self.counted(work)))
+
+    def counted(self, work: Sequence[OperatorWork]) -> Sequence[Read]:
+        """The inputs that arrive at the joins and aggregates of the query in a run."""
+        aggregated: dict[object, Read] = {}
+        joined: dict[object, dict[int, Read]] = defaultdict(dict)
+        split: dict[object, dict[int, Read]] = defaultdict(dict)
         for w in work:
             match w.op:
                 case Aggregate(keys, calls) | Partial(keys, calls):
-                    aggregated |= {(keys, calls, read.group): read.rows for read in w.inputs}
+                    aggregated |= {(keys, calls, read.group): read for read in w.inputs}
                 case Join(kind, condition):  # the condition identifies a join that a method splits
                     arriving = [read for read in w.inputs if read.form == DELTA]
                     of = split if kind in HALVES and not arriving else joined
-                    of[condition] |= {read.group: read.rows for read in arriving or w.inputs}
+                    of[condition] |= {read.group: read for read in arriving or w.inputs}
                 case JoinChange(condition):
-                    joined[condition] |= {read.group: read.rows for read in w.inputs if read.form == DELTA}
+                    joined[condition] |= {read.group: read for read in w.inputs if read.form == DELTA}
         found = (joined.get(condition) or split[condition] for condition in joined.keys() | split.keys())
-        return CpuMs(sum(aggregated.values()) + sum(sum(rows.values()) for rows in found))
+        return [*aggregated.values(), *(read for reads in found for read in reads.values())]
+
+    def known(self, memo: Memo, facts: Facts) -> Mapping[int, RowCount]:
+        """Whole rows."""
+        return known_rows(memo, self.rows, facts)
 
     def reading(self, files: float, rows: float) -> CpuMs:
         """Zero: not counted."""

@@ -26,7 +26,7 @@ from tidemill.memo.check import check
 from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Op, Scan
-from tidemill.plan.query import Query
+from tidemill.plan.query import COUNT_FIELD, Query
 from tidemill.plan.tree import Tree, columns_of
 from tidemill.rule.engine import explore
 from tidemill.rule.registry import load_rules
@@ -123,6 +123,8 @@ class View:
         self.states: dict[str, list[list[Record]]] = {}
         self.result: list[Record] = []
         self.kinds: list[str] = []
+        self.counted: float | None = None
+        """The signed rows that arrived at operators in the last run; None if its cost model does not count them."""
         self.past: list[PastRun] = []
         self.first = True
         self.chosen: frozenset[str] | None = None
@@ -201,9 +203,9 @@ class View:
             return Counter(run(plan.steps[-1].plan, World(query, tables)).rows)
 
         def measured(tree: Tree, form: Form) -> float | None:
-            if form.kind not in {SNAPSHOT, DELTA}:
-                return None
-            rows = bag(tree, form.end)
+            if form.kind not in {SNAPSHOT, DELTA} or not _columns_in(tree) <= self.query.columns.keys():
+                return None  # of what rules derive, only what has columns of the query is a query
+            rows = bag(tree, form.end).copy()
             if form.start is not None:
                 rows.subtract(bag(tree, form.start))
             return float(sum(map(abs, rows.values())))
@@ -338,6 +340,9 @@ class View:
                 self.moments.held_until = now
             else:
                 result = records
+        if plan.arrivals is not None:
+            rows = [record for name in plan.arrivals for record in world.staged[name]]
+            self.counted = float(sum(abs(record.get(COUNT_FIELD, 1)) for record in rows))
         known = dict(self.states)
         self.states = {s.name: states[s.name] for s in plan.states}
         if plan.kind == "PARTIAL":
@@ -418,6 +423,11 @@ def _checked_cuts(memo: Memo) -> None:
 def _sources(tree: Tree) -> frozenset[int]:
     own = frozenset({tree.op.source}) if isinstance(tree.op, Scan) else frozenset()
     return own.union(*map(_sources, tree.inputs))
+
+
+def _columns_in(tree: Tree) -> set[int]:
+    """The columns of a relation and of all below it."""
+    return set(columns_of(tree)).union(*map(_columns_in, tree.inputs))
 
 
 def _records(step: Step, rows: Relation) -> list[Record]:

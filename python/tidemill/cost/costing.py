@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NewType, Protocol, runtime_checkable
 
 from tidemill.cost.changes import Change
@@ -11,6 +11,7 @@ from tidemill.cost.distinct import Distinct
 from tidemill.cost.guesses import NEW_VALUE_SHARE, PART_ROW_BYTES, VALUES_PER_ROW
 from tidemill.cost.kept import NOTHING_COUNTED, KeptRows
 from tidemill.cost.moments import Moments
+from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
 from tidemill.plan.expr import Expr
 from tidemill.plan.ops import HeldScan, Op, ResultScan, StateScan
@@ -119,6 +120,13 @@ class Facts:
         changes = (step[source] for step in self.steps[start:end] if source in step)
         return sum(change.read or 0.0 for change in changes if change.changed)
 
+    def at(self, time: Time) -> Facts:
+        """These facts with selectivities and distinct values as they are at a moment."""
+        if self.sizes is None:
+            return self
+        moment = self.sizes.at(time)
+        return replace(self, selectivity=moment.selectivity, distinct=moment.distinct)
+
     def size(self, relation: int, time: Time) -> float | None:
         """Rows of a relation at a moment; None if nothing is known."""
         return None if self.sizes is None else self.sizes.rows(relation, time)
@@ -217,6 +225,14 @@ class CostModel(Protocol):
 
     def total(self, work: Sequence[OperatorWork]) -> CpuMs:
         """CPU milliseconds of all operators of a run together."""
+        ...
+
+    def counted(self, work: Sequence[OperatorWork]) -> Sequence[Read] | None:
+        """The inputs whose rows make up the cost of a run, each as often as it counts; None if time is the unit."""
+        ...
+
+    def known(self, memo: Memo, facts: Facts) -> Mapping[int, RowCount]:
+        """Rows of groups, where this model estimates them in another way than `Facts.size` and `Facts.change`."""
         ...
 
     def save(self, rows: float) -> CpuMs:

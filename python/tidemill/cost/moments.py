@@ -76,6 +76,10 @@ class Moments:
         self._sources = sources
         self._changes: dict[tuple[int, Time, Time], Change] = {}
 
+    def at(self, time: Time) -> Moment:
+        """Sizes at a moment."""
+        return self._at[time]
+
     def rows(self, relation: int, time: Time) -> float | None:
         """Rows of a relation at a moment; None for one that was not there when sizes were estimated."""
         return self._at[time].rows.get(relation)

@@ -14,7 +14,7 @@ from tidemill.plan.ops import Scan
 from tidemill.rule.match import Match
 from tidemill.rule.result import Equivalent, Linked, NewForm, Result, in_words
 from tidemill.rule.rule import Rule
-from tidemill.tvr.form import Link, Span
+from tidemill.tvr.form import KEPT, Link, Span
 
 Way: TypeAlias = tuple[int, int]
 """A relation, and the number of one of the ways to write it."""
@@ -184,4 +184,4 @@ def _add(memo: Memo, rule: Rule, pack: str, tvr: int, span: Span, result: Result
         case Equivalent(op, inputs):
             return memo.equate(tvr, op, inputs, rule.name, rule.pack)
         case Linked(kind, to):
-            return memo.link(Link(kind, tvr, to))
+            return memo.link(Link(kind, tvr, to, pack if kind == KEPT else ""))

@@ -75,11 +75,15 @@ SYMBOLIC = Span(OLD, NEW)
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A typed edge between two relations, such as "positive part of"; packs may add kinds of their own."""
+    """A typed edge between two relations, such as "positive part of"; packs may add kinds of their own.
+
+    `pack`: of a `KEPT` link, the pack that would keep the relation.
+    """
 
     kind: str
     of: int
     to: int
+    pack: str = ""
 
 
 POSITIVE, NEGATIVE = "positive", "negative"

@@ -170,7 +170,8 @@ class PlanInputs:
     def request(self, situation: Situation) -> PlanRequest:
         request = _request(situation, self.full_reason, self.lost, self.refill)
         number, price = self.point
-        return _written(situation, replace(request, point=number, price=price, past=self.past, tells=self.tells))
+        past = self.past if situation.settings.cost_model == "default" else NOTHING_PAST  # runs are known by their time
+        return _written(situation, replace(request, point=number, price=price, past=past, tells=self.tells))
 
 
 def plan(situation: Situation, asked: PlanInputs) -> RunPlan:
@@ -234,6 +235,11 @@ def forced(situation: Situation, requested: bool) -> str | None:
     if situation.policy == "FULL":
         return "POLICY"
     return situation.data_reason()
+
+
+def may_work_early(situation: Situation) -> bool:
+    """Returns True if a run without output can do early work for the due run: not if that must be full."""
+    return situation.policy != "FULL" and situation.data_reason() is None
 
 
 def steady(situation: Situation, states: frozenset[str]) -> Situation:

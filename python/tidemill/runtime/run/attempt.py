@@ -245,7 +245,10 @@ class _Executed:
         """Returns the run's row."""
         plan, spent = self.plan, self.execution.jvm.spent.take()
         # Of the steps alone, as the estimate: what Delta reads to know its tables is no way's own cost.
-        measured = spent.steps_ms if self.situation.settings.cost_model == "default" else None
+        measured: float | None = spent.steps_ms if self.situation.settings.cost_model == "default" else None
+        regret = None if measured is None or plan.rejected is None else max(0.0, measured - plan.rejected)
+        if plan.arrivals is not None:
+            measured = metrics.arrived(plan.arrivals, self.outcome.written)
         return replace(
             row_of(self.view, occasion, plan.kind, self.situation),
             run=self.number,
@@ -260,7 +263,7 @@ class _Executed:
             jobs=spent.jobs,
             estimated_cost=float(plan.estimated),
             measured_cost=measured,
-            regret=max(0.0, measured - plan.rejected) if measured is not None and plan.rejected is not None else None,
+            regret=regret,
             state_bytes=sum(s.bytes for s in states),
             rows_read=spent.rows_read,
         )
@@ -367,7 +370,7 @@ def _past(run: _Executed, row: RunRow) -> Past:
     head, plan, view = run.head, run.plan, run.view
     if head is None or head.definition != view.definition.number:
         return NOTHING_PAST
-    if row.measured_cost is None or plan.kind == "PARTIAL":
+    if row.measured_cost is None or plan.arrivals is not None or plan.kind == "PARTIAL":  # only times are compared
         return head.past
     key = (view.location, plan.kind)
     cold = _WARM.get(key) is None

@@ -9,6 +9,9 @@ from tidemill.runtime.content.jobs import Written
 from tidemill.runtime.run.binder import VALUES, Binder
 from tidemill.runtime.view.history import ChangeCounts
 
+ARRIVED = "arrived"
+"""The observation of the signed rows that arrive at an operator, in the step that writes them."""
+
 
 def rows_in(
     binder: Binder, written: Iterable[Written], first: bool, unseen: Iterable[SourceChange] = ()
@@ -56,6 +59,18 @@ def _most(sources: Mapping[str, int], written: Iterable[Written], metric: str) -
             if name in sources:
                 found[sources[name]] = max(found.get(sources[name], 0), int(str(metrics.get(metric) or 0)))
     return found
+
+
+def arrived(steps: Iterable[str], written: Mapping[str, Written]) -> float:
+    """Returns the signed rows that steps wrote, of each as often as it is named."""
+    return float(sum(_signed(written[step]) for step in steps))
+
+
+def _signed(written: Written) -> int:
+    if ARRIVED not in written.observed:
+        return written.rows
+    counts = net(written, ARRIVED)
+    return counts.inserts + counts.deletes
 
 
 def value(written: Written, name: str, metric: str) -> int:

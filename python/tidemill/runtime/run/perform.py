@@ -65,7 +65,8 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Ru
                 return _early(view, situation, occasion, lost)
             return planning.plan_again(situation, inputs(lost))
 
-    plan = planned(lost) if wanted.output or _may_work_early(situation, lost) else None
+    may_work = lost.content is None and planning.may_work_early(situation)
+    plan = planned(lost) if wanted.output or may_work else None
     if plan is None or not (plan.steps or wanted.output):
         if wanted.dry:
             return RunOutcome(attempt.row_of(view, occasion, "PARTIAL", situation), view.head)
@@ -82,13 +83,6 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Ru
     record = attempt.run(working, view, situation, lambda now: plan if now == lost else planned(now), occasion, lost)
     publish(jvm, view, record, occasion, jvm if wanted.output else None)
     return RunOutcome(record.row, record)
-
-
-def _may_work_early(situation: Situation, lost: Lost) -> bool:
-    """Returns True if a run without output can do early work for the due run: not if that must be full."""
-    if lost.content is not None or situation.policy == "FULL":
-        return False
-    return situation.data_reason() is None
 
 
 def _early(view: View, situation: Situation, occasion: Occasion, lost: Lost) -> RunPlan:

@@ -11,6 +11,7 @@ from typing import Any, assert_never
 from tidemill.bridge.jvm import Jvm
 from tidemill.cost.costing import LOOKED_UP_KEYS
 from tidemill.plan.expr import Col
+from tidemill.plan.query import COUNT_FIELD
 from tidemill.runtime.before import sessions
 from tidemill.runtime.before.situation import Situation
 from tidemill.runtime.content import leaving
@@ -22,6 +23,7 @@ from tidemill.runtime.content.row_expressions import ROWS, observed_values, sign
 from tidemill.runtime.run import side_by_side
 from tidemill.runtime.run.binder import Binder
 from tidemill.runtime.run.changesets import read_first
+from tidemill.runtime.run.metrics import ARRIVED
 from tidemill.runtime.run.side_by_side import Task
 from tidemill.runtime.storage.files import parent
 from tidemill.runtime.storage.stage import Stage
@@ -94,7 +96,8 @@ def carry_out(
     size = partial(_bytes, situation, states, sought)
     steps = read_first(plan.steps, situation.query, situation.changes, size)
     asked = frozenset(pair for step in plan.steps for pair in questions.values_looked_up(step.plan))
-    writing = _Writing(situation, execution, binder, stage, partitions, asked, sought.observed, outcome)
+    arriving = frozenset(plan.arrivals or ())
+    writing = _Writing(situation, execution, binder, stage, partitions, asked, arriving, sought.observed, outcome)
     places = (f"step {number} of {len(steps)}" for number in range(1, len(steps) + 1))
     tasks = [writing.task(*told) for told in zip(steps, waits_for(steps), places, strict=True)]
     side_by_side.carry_out(execution.jvm, tasks, situation.settings.side_by_side)
@@ -164,7 +167,8 @@ def _fitting(jvm: Jvm, situation: Situation, binder: Binder, step: Step) -> dict
 class _Writing:
     """Writes the rows of a run's steps.
 
-    `asked`: steps and fields whose values later steps look up; `watched`: the columns that are observed of the delta.
+    `asked`: steps and fields whose values later steps look up; `arriving`: steps whose signed rows are counted;
+    `watched`: the columns that are observed of the delta.
     """
 
     situation: Situation
@@ -173,6 +177,7 @@ class _Writing:
     stage: Stage
     partitions: Sequence[str]
     asked: Collection[tuple[str, str]]
+    arriving: Collection[str]
     watched: Sequence[ResultColumn]
     outcome: Outcome
 
@@ -201,6 +206,9 @@ class _Writing:
                 plan = nodes.observe("result", [ROWS], plan)
             case "shared":
                 path = self.stage.shared()
+                counts = [c for c, n in columns if n == COUNT_FIELD]
+                if step.name in self.arriving and counts:
+                    plan = nodes.observe(ARRIVED, signed_counts(counts[-1]), plan)
             case "delta" | "held":
                 path = self.stage.delta()
                 count, _ = columns[-1]

@@ -105,7 +105,7 @@ def _of_create(jvm: Jvm, create: Create) -> ExplainedPlan:
 def _of_cycle(situation: Situation, number: int, outlook: Outlook, past: Past = NOTHING_PAST) -> ExplainedPlan:
     """Returns the plan of a point and all later ones up to the next with output, which are planned together."""
     forced, point = planning.forced(situation, requested=False), outlook.schedule[number - 1]
-    if forced is None and not point.output:
+    if not point.output and (forced is None or planning.may_work_early(situation)):
         return planning.explained_early(situation, number, outlook)
     return planning.explained(situation, PlanInputs(forced, point=(number, point.cost), past=past))
 

@@ -106,6 +106,8 @@ class RunPlan:
             measured.
         asked: its reads of states by few keys, by the states' names.
         applying: CPU milliseconds to apply the view's change to its content; `estimated` has them too.
+        arrivals: names of the steps whose written rows add up to the measured cost, each as often as it counts; None if
+            the unit of cost is time.
     """
 
     kind: PlanKind
@@ -121,6 +123,7 @@ class RunPlan:
     rejected: float | None = None
     asked: Mapping[str, KeyedRead] = field(default_factory=dict)
     applying: float = 0.0
+    arrivals: tuple[str, ...] | None = None
 
     def weighed(self, found: Comparison, model: CostModel) -> Self:
         """This plan with what a comparison says: the cost of the alternative and, of a full run by cost, the reason."""

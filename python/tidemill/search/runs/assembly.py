@@ -27,7 +27,7 @@ from tidemill.plan.ops import (
     Union,
     Unsign,
 )
-from tidemill.plan.query import COUNT_FIELD, Query, count_field
+from tidemill.plan.query import Query, count_field
 from tidemill.search.choose.chosen import Chosen
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.choose.settle import PlannedRun
@@ -41,6 +41,7 @@ from tidemill.search.lower.leaves import leaf, read_staged
 from tidemill.search.lower.lowered import Blocks, Lowered, Staged
 from tidemill.search.lower.walk import Lowerer
 from tidemill.search.runs.applying import content_of, leaving_share
+from tidemill.search.runs.arrivals import arriving, counted_steps, shared_step
 from tidemill.search.runs.explanation import (
     Alternative,
     ExplainedPlan,
@@ -51,6 +52,7 @@ from tidemill.search.runs.explanation import (
     Used,
 )
 from tidemill.search.runs.inspect import is_net, unable, view_keys
+from tidemill.search.runs.pieces import state_spec, state_step, stored_columns
 from tidemill.search.space.orders import keyed_reads
 from tidemill.search.space.seed import RECOMPUTE, Candidate, advance, base, methods_of
 from tidemill.search.space.space import Space
@@ -99,6 +101,7 @@ class Assembly:
         self._work: list[OperatorWork] = []
         self._jobs: list[Job] = []
         self._handling = 0.0
+        self._arrived: dict[int, str] = {}
 
     @property
     def cost(self) -> float:
@@ -120,12 +123,13 @@ class Assembly:
 
     def _share(self, group: int) -> None:
         lowered, volume = self.lower(group, net=True)
-        fields = tuple((c, f"c{i}") for i, c in enumerate(lowered.columns))
-        columns = fields if lowered.count is None else (*fields, (lowered.count, COUNT_FIELD))
-        step = Step(f"shared {len(self.steps)}", "shared", None, None, lowered.node, columns, volume)
-        self.steps.append(step)
-        self._staged[group] = Staged(step.name, fields, lowered.count is not None)
+        self._pass_on(f"shared {len(self.steps)}", group, lowered, volume)
         self._extractor.stage(group)
+
+    def _pass_on(self, name: str, group: int, lowered: Lowered, volume: Volume) -> None:
+        """Adds a step that writes the rows of a group for later steps."""
+        step, self._staged[group] = shared_step(name, lowered, volume, Blocks(self.space.memo.columns))
+        self.steps.append(step)
 
     def base(self, candidate: Candidate) -> bool:
         """Makes a state anew, as of the end of the run, without reading it; returns False if that is impossible."""
@@ -157,14 +161,14 @@ class Assembly:
                 return False
             self._write(candidate, "segment", group, lowered, volume)
         elif all(spec.name != candidate.name for spec in self._specs):
-            self._specs.append(_spec(candidate, self.space))
+            self._specs.append(state_spec(candidate, self.space))
         return True
 
     def compact(self, candidate: Candidate, compaction: Compaction, *, last: bool) -> None:
         """Merges pieces of a state, before any other step or `last`, if these read pieces of early work apart."""
         lowerer = self._lowerer(Chosen.making(self._extractor, 0))
         lowered = lowerer.compacted(candidate.scan, candidate.partial, compaction.first)
-        columns = _columns(candidate, lowered)
+        columns = stored_columns(candidate, lowered)
         step = Step(
             name=f"compact {candidate.name}",
             target="state",
@@ -216,7 +220,7 @@ class Assembly:
             self._jobs.append(Job(f"write {step.name}", rows, cost, group))
 
     def _write(self, candidate: Candidate, mode: Mode, group: int, lowered: Lowered, volume: Volume) -> None:
-        step, rows = _state_step(candidate, mode, lowered, volume), self._extractor.rows(group)
+        step, rows = state_step(candidate, mode, lowered, volume), self._extractor.rows(group)
         if mode == "base" and (order := self._orders.get(candidate.name)) is not None:
             step = replace(step, order=order)
             self._lie(candidate, step)
@@ -229,12 +233,12 @@ class Assembly:
         self._stage(candidate, group, self.steps[-1].name, signed)
         self._written[candidate.name] = self._staged[self.space.memo.find(group)]
         self._saves[self.space.memo.find(group)] = candidate.name
-        self._specs.append(_spec(candidate, self.space))
+        self._specs.append(state_spec(candidate, self.space))
 
     def leave(self, candidate: Candidate) -> None:
         """Keeps a state that this run does not follow, at its present moment."""
         if candidate.name not in {spec.name for spec in self._specs}:
-            self._specs.append(_spec(candidate, self.space))
+            self._specs.append(state_spec(candidate, self.space))
             self._behind.add(candidate.name)
 
     def hold(self, change: int, mode: Mode) -> None:
@@ -315,11 +319,20 @@ class Assembly:
         """The plan of a group, and the estimates of what it handles."""
         plan = extractor or self._extractor
         chosen = Chosen.making(plan, group)
-        lowerer = self._lowerer(chosen)
-        lowered = lowerer.group(group)
         work, handling = plan.work(plan.planned([group], 0), 0)
+        for number in arriving(self._model, work):
+            if number not in self._arrived:
+                self._arrived[number] = f"arriving {len(self.steps)}"
+                self._pass_on(self._arrived[number], number, *self._lowered(chosen, number, net=True))
+        lowered, volume = self._lowered(chosen, group, net=net)
         self._work += work
         self._handling += handling
+        return lowered, replace(volume, cost=handling + self._model.total(work))
+
+    def _lowered(self, chosen: Chosen, group: int, *, net: bool) -> tuple[Lowered, Volume]:
+        """A group by these choices, and the rows that it handles."""
+        lowerer = self._lowerer(chosen)
+        lowered = lowerer.group(group)
         if net and lowered.count is not None and not is_net(self.space, chosen, group):
             lowered = lowerer.blocks.net(lowered.columns, lowered)
         for number, e in lowerer.used:
@@ -328,7 +341,7 @@ class Assembly:
         shuffled = max((_shuffled(chosen, e) for _, e in lowerer.used), default=0.0)
         leaves = [number for number, e in lowerer.used if isinstance(e.op, Changes | StateScan | ResultScan | HeldScan)]
         read = max((chosen.rows(i) for i in [*leaves, *lowerer.staged_used]), default=0.0)
-        return lowered, Volume(shuffled, read, float(chosen.rows(group)), handling + self._model.total(work))
+        return lowered, Volume(shuffled, read, float(chosen.rows(group)))
 
     def plan(
         self,
@@ -352,6 +365,7 @@ class Assembly:
             chosen=chosen,
             asked=self.asked,
             applying=sum(job.cost for job in self._jobs if job.group is None),
+            arrivals=counted_steps(self._model, self._work, self._arrived),
             explanation=Explanation(
                 self.space,
                 self._extractor,
@@ -378,22 +392,3 @@ def _shuffled(extractor: Chosen, e: Expression) -> float:
     if isinstance(e.op, Join | KeyFilter | LookUp) and min(rows) <= BROADCAST_ROWS:
         return 0.0
     return float(sum(rows))
-
-
-def _state_step(candidate: Candidate, mode: Mode, lowered: Lowered, volume: Volume) -> Step:
-    columns = _columns(candidate, lowered)
-    return Step(f"{mode} of {candidate.name}", "state", candidate.name, mode, lowered.node, columns, volume)
-
-
-def _columns(candidate: Candidate, lowered: Lowered) -> tuple[tuple[int, str], ...]:
-    columns = tuple((c, f) for c, f, _ in candidate.scan.columns)
-    return columns if lowered.count is None else (*columns, (lowered.count, COUNT_FIELD))
-
-
-def _spec(candidate: Candidate, space: Space) -> StateSpec:
-    fields = [(f, t) for _, f, t in candidate.scan.columns]
-    if candidate.partial is None:
-        fields.append((COUNT_FIELD, "long"))
-    op, _ = space.memo.tvrs[candidate.tvr].expressions[0]
-    text = type(op).__name__.lower()
-    return StateSpec(candidate.name, candidate.kind.name, tuple(fields), text, candidate.group, candidate.parts)

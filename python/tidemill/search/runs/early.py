@@ -6,8 +6,10 @@ does what the plan saves at it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 
 from tidemill.search.choose.allowed import Allowed
@@ -44,14 +46,20 @@ class Needs:
         result: the view's change, or its content before the initial load.
         parts: groups that this run can write to a state.
         held: the view's change that this run can hold.
-        savable: groups that any of the runs can save.
+        savable: groups that any of the runs can save, each with the states that they are forms of; none for the
+            view's change.
     """
 
     states: Followed
     result: int
     parts: dict[int, Candidate]
     held: int
-    savable: frozenset[int]
+    savable: Mapping[int, Collection[Candidate]]
+
+    def can_save(self, group: int, packs: Collection[str] | None) -> bool:
+        """True if any of the runs can save a group, for a method of these packs; None: of all."""
+        states = self.savable.get(group)
+        return states is not None and (not states or any(candidate.serves(packs) for candidate in states))
 
     @property
     def demands(self) -> list[int]:
@@ -76,7 +84,7 @@ def early(task: PlanningTask) -> ExplainedPlan:
         needs.demands,
         due,
     )
-    saved = worth_saving(chosen.extractor, needs.demands, {*needs.parts, *({needs.held} & needs.savable)})
+    saved = worth_saving(chosen.extractor, needs.demands, {*needs.parts, *({needs.held} & needs.savable.keys())})
     run = task.assembly(space, chosen.extractor)
     run.once(sorted(saved))
     for group, candidate in needs.parts.items():
@@ -101,7 +109,7 @@ def _needs(task: PlanningTask, space: Space, end: Time) -> Needs:
     wanted = task.worth_keeping() if request.first else frozenset()
     parts: dict[int, Candidate] = {}
     states: list[tuple[str, int]] = []
-    savable: set[int] = set()
+    savable: dict[int, list[Candidate]] = defaultdict(list)
     for candidate in space.candidates:
         standing = space.standing.get(candidate.name)
         if standing is None and not request.first:
@@ -110,23 +118,22 @@ def _needs(task: PlanningTask, space: Space, end: Time) -> Needs:
             if candidate.name in wanted:
                 states.append((candidate.name, base(memo, candidate, end)))
             parts.setdefault(base(memo, candidate, now), candidate)
-            savable.update(base(memo, candidate, moment) for moment in early)
+            for moment in early:
+                savable[base(memo, candidate, moment)].append(candidate)
         else:
             states.append((candidate.name, advance(memo, candidate, Span(standing, end))))
             if memo.changed(candidate.tvr, Span(standing, now)):
                 parts.setdefault(advance(memo, candidate, Span(standing, now)), candidate)
-        savable.update(
-            advance(memo, candidate, span)
-            for span in _intervals(early if standing is None else (standing, *early))
-            if memo.changed(candidate.tvr, span)
-        )
+        for span in _intervals(early if standing is None else (standing, *early)):
+            if memo.changed(candidate.tvr, span):
+                savable[advance(memo, candidate, span)].append(candidate)
     if not request.first and memo.tvrs[space.root].props.reproducible:
         spans = (s for s in _intervals((request.held, *early)) if memo.changed(space.root, s))
-        savable.update(memo.change(space.root, DELTA, span) for span in spans)
+        savable |= {memo.change(space.root, DELTA, span): [] for span in spans}
     held = memo.change(space.root, DELTA, Span(request.held, now))
     content, change = at(SNAPSHOT, end), Span(0, end)
     result = memo.form(space.root, content) if request.first else memo.change(space.root, DELTA, change)
-    return Needs(written_once(states), result, parts, held, frozenset(savable))
+    return Needs(written_once(states), result, parts, held, savable)
 
 
 class _Choices:
@@ -144,9 +151,12 @@ class _Choices:
         self._runs = [PlannedRun(space.now + i, price) for i, price in enumerate(prices)]
 
     def extractor(self, packs: Collection[str] | None = None, prefer: str | None = None) -> Extractor:
-        """The choices with these packs, all by default."""
+        """The choices with these packs, all by default. Early work for states that only other packs propose is left to
+        them; so a pack that the session prefers is tried by itself."""
         allowed = replace(self._allowed, packs=packs).allows
-        space, savable = self.space, self.needs.savable.__contains__
+        space, own = self.space, self.task.request.settings.prefer
+        alone = packs if packs is not None or own is None else {own, DELTAS, RECOMPUTE}
+        savable = partial(self.needs.can_save, packs=alone)
         written = [(group, self.due) for group in self.needs.demands]
         copies = {(copy, self.due): (of, self.due) for copy, of in self.needs.states.copies.items()}
         return Extractor(

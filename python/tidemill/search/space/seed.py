@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -58,6 +58,7 @@ class Candidate:
         scan: reads the state.
         partial: of an attribute form, the operator that makes it; None for rows.
         group, parts: of an attribute form, the result of `parts_identity`.
+        asked: the packs whose rules propose the state; empty for one that any method may use.
     """
 
     name: str
@@ -67,6 +68,11 @@ class Candidate:
     partial: Partial | None
     group: str = ""
     parts: tuple[str, ...] = ()
+    asked: frozenset[str] = frozenset()
+
+    def serves(self, packs: Collection[str] | None) -> bool:
+        """True if one of these packs may use the state; None: all packs."""
+        return packs is None or not self.asked or not self.asked.isdisjoint(packs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +171,17 @@ def candidates(memo: Memo, root: int, settings: str) -> list[Candidate]:
             wanted.update(i for i in inputs if _may_be_kept(memo, i))
         if isinstance(op, Join):
             wanted.update(i for i in inputs if _selected(memo, i))
-    offered = {link.to for link in memo.links if link.kind == KEPT} - wanted
-    for number in sorted((wanted | offered) - {root}):
+    offered = {link.to: set[str]() for link in memo.links if link.kind == KEPT and link.to not in wanted}
+    for link in memo.links:
+        if link.kind == KEPT and link.to in offered:
+            offered[link.to].add(link.pack)
+    for number in sorted((wanted | offered.keys()) - {root}):
         if _within_a_loop(trees[number]):
             continue
         name = state_name(memo.query, trees[number], SNAPSHOT.name, settings)
         scan = _rows_scan(memo, name, number, trees[number])
-        found.append(Candidate(name, number, SNAPSHOT, scan, None))
+        asked = frozenset(offered.get(number, ()))
+        found.append(Candidate(name, number, SNAPSHOT, scan, None, asked=asked))
     # Rules derive relations from above, so the state that another one is computed from must be written first.
     return sorted(found, key=lambda c: -c.tvr if c.tvr > root else 0)
 

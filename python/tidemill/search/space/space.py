@@ -247,7 +247,7 @@ def explore_space(
     facts, base_rows = estimate(sizes, root, {c.name: c.tvr for c in possible}, kept.rows, partial)
     elsewhere = {name: rows for name, rows in kept.rows.states.items() if name in read}
     rows = replace(facts.kept, states={**elsewhere, **facts.kept.states})
-    facts = replace(facts, kept=rows, known=_known(memo, request.measured))
+    facts = replace(facts, kept=rows, known={**model.known(memo, facts), **_known(memo, request.measured)})
     look_up(memo, facts, orders(memo, facts) if kept.orders is None else kept.orders)
     return Space(memo, root, tuple(possible), facts, base_rows, explored, now, standing)
 
