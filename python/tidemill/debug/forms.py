@@ -74,5 +74,5 @@ def _forms(memo: Memo, rule: str) -> Iterator[str]:
                 yield f"  {tvr.number}.{form} = {printer.op(e.op)}  [{e.rule}]"
                 for i in e.inputs:
                     yield from show(i, 2)
-    for link in sorted(memo.links, key=str):
-        yield f"link {link.kind}: {link.of} -> {link.to}"
+    links = sorted(memo.links, key=str)  # several packs may propose to keep the same relation
+    yield from dict.fromkeys(f"link {link.kind}: {link.of} -> {link.to}" for link in links)
