@@ -42,14 +42,19 @@ class _Caught(PySparkException):
 
 def as_planned(spark: SparkSession, text: str) -> Query:
     """A query as the planner gets it."""
-    found: list[Query] = []
+    return requested(spark, text).query
+
+
+def requested(spark: SparkSession, explained: str) -> PlanRequest:
+    """The request to the planner for a query, or for the next run of `VIEW name`."""
+    found: list[PlanRequest] = []
 
     def caught(request: PlanRequest) -> ExplainedPlan:
-        found.append(request.query)
+        found.append(request)
         raise _Caught("caught")
 
     with mock.patch("tidemill.runtime.before.planning.plan_run", caught), suppress(PySparkException):
-        spark.sql(f"EXPLAIN INCREMENTAL PLAN {text}")
+        spark.sql(f"EXPLAIN INCREMENTAL PLAN {explained}")
     return found[0]
 
 
