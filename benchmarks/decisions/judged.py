@@ -110,12 +110,18 @@ class Cell:
 
 
 def noise(cells: Iterable[Cell]) -> Noise:
-    """The noise that the twins of all cells show; without any large cell, that share is 10 %."""
+    """The noise that the twins of all cells show; without any large cell, that share is 10 %.
+
+    Counted are runs of the same plan in which neither merged pieces of states.
+    """
     small, large = [], []
     for cell in cells:
-        one, other = (cell.of(twin) for twin in TWINS)
-        if one is None or other is None:
+        runs = [[run for run in cell.measured if run["alternative"] == twin and not _compacts(run)] for twin in TWINS]
+        same = set.intersection(*({run["plan"] for run in each} for each in runs))
+        costs = [[run["cpu_ms"] for run in each if run["plan"] in same] for each in runs]
+        if not same:
             continue
+        one, other = map(statistics.median, costs)
         apart, middle = abs(one - other), (one + other) / 2
         if middle < SMALL:
             small.append(apart)
@@ -123,6 +129,10 @@ def noise(cells: Iterable[Cell]) -> Noise:
             large.append(apart / middle)
     share = nine_of_ten(large) if large else NEAR - 1
     return Noise(nine_of_ten(small) if small else share * SMALL, share)
+
+
+def _compacts(run: Run) -> bool:
+    return any(str(step["step"]).startswith("compact ") for step in run["steps"])
 
 
 def nine_of_ten(values: Sequence[float]) -> float:

@@ -97,6 +97,11 @@ def test_noise_is_told_by_equal_views() -> None:
     both = noise([*small, *large])
     assert both.of(499) == 9
     assert both.of(2_000) == pytest.approx(2_000 * both.share)
+    other_work = [
+        cell([run(ONE, 100, "p"), run(OTHER, 900, "q")]),
+        cell([run(ONE, 100, "p"), run(OTHER, 900, "p", steps=[step(1, 1, name="compact s1")])]),
+    ]
+    assert noise([*small, *other_work]).ms == 9
     untold = noise([cell([run(AUTO, 1, "p")])])
     assert [untold.ms, untold.share] == pytest.approx([50, 0.1])
 
@@ -119,8 +124,10 @@ def test_quantiles_are_values_that_were_seen() -> None:
         quantile([], 0.5)
 
 
-def step(estimated: float | None, cpu: float, estimated_rows: float | None = None, rows: int | None = None) -> object:
-    return {"step": "s", "estimated_cost": estimated, "cpu_ms": cpu, "estimated_rows": estimated_rows, "rows": rows}
+def step(
+    estimated: float | None, cpu: float, estimated_rows: float | None = None, rows: int | None = None, name: str = "s"
+) -> object:
+    return {"step": name, "estimated_cost": estimated, "cpu_ms": cpu, "estimated_rows": estimated_rows, "rows": rows}
 
 
 def test_estimates_are_compared_by_run_by_step_and_by_row() -> None:
@@ -153,7 +160,7 @@ def test_the_page_tells_wrong_choices_from_noise() -> None:
         "noisy": [run(AUTO, 150, "p"), run("full", 100, "q")],
         "bad": [run(AUTO, 400, "p"), run("full", 100, "q", kind="FULL")],
     }
-    twins = [run(ONE, 900, "t"), run(OTHER, 950, "t2"), run(ONE, 300, "u"), run(OTHER, 350, "u2")]
+    twins = [run(ONE, 900, "t"), run(OTHER, 950, "t"), run(ONE, 300, "u"), run(OTHER, 350, "u")]
     cells = [cell([*found, *twins[:2]], view=view).figures for view, found in runs.items()]
     cells.append(cell([run(AUTO, 300, "u"), *twins[2:]], view="calm").figures)
     ((name, lines),) = sections([{"cells": cells}], "note")
