@@ -60,9 +60,11 @@ def requested(spark: SparkSession, statement: str, asked: str = "SEARCH_POOL.pla
 
 def at_the_end(request: PlanRequest) -> PlanRequest:
     """The request for a full run once all has come that a request for a first run expects."""
-    changes = request.ahead[-1].changes
-    sources = {n: replace(change, rows=changes[n].rows) for n, change in request.sources.items()}
-    return replace(request, sources=sources, ahead=(), price=1.0, full_reason="FIRST", policy="AUTO")
+    rows = {n: change.rows for n, change in request.ahead[-1].changes.items()}
+    changes = {n: replace(change, rows=rows.get(n, change.rows)) for n, change in request.sources.items()}
+    sources = {n: replace(s, rows=rows.get(n, s.rows)) for n, s in request.query.sources.items()}
+    query = replace(request.query, sources=sources)
+    return replace(request, query=query, sources=changes, ahead=(), price=1.0, full_reason="FIRST", policy="AUTO")
 
 
 def over(query: Query, points: int, settings: PlannerSettings) -> PlanRequest:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.changes import one_order
+from benchmarks.decisions.grounds import FEW_TPCH, FEW_VIEWS, grounds
 from benchmarks.decisions.judged import (
     AUTO,
     TWINS,
@@ -20,6 +22,7 @@ from benchmarks.decisions.judged import (
     quantile,
 )
 from benchmarks.decisions.small import APART, CHANGES, FEW_CHANGES, VIEWS, Small, share_of
+from benchmarks.pipeline import views as pipeline_views
 from benchmarks.report_decisions import firsts, sections, taken
 
 ONE, OTHER = TWINS
@@ -205,3 +208,24 @@ def test_a_change_is_made_to_the_tables_that_a_view_reads() -> None:
     assert "WHEN id < 240 THEN 'gone'" in mixed
     (updated,) = made.statements("limit", "one row, mixed", 1)
     assert "id < 0 THEN 'new' WHEN id < 0 THEN 'gone'" in updated
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_each_suite_is_a_ground(few: bool) -> None:
+    found = list(grounds(0.1, (1_000, 10_000), (), few=few))
+    assert [ground.suite for ground in found] == ["small", "small", "tpch", "tpcds", "pipeline"]
+    assert all(ground.views and ground.changes for ground in found)
+    by_suite = {ground.suite: ground for ground in found}
+    assert len(by_suite["tpch"].views) == (len(FEW_TPCH) if few else 22)
+    assert len(by_suite["pipeline"].views) == (len(FEW_VIEWS) if few else len(pipeline_views()))
+    chosen = {ground.suite: list(ground.views) for ground in grounds(0.1, (), (3, 98), few=few)}
+    assert (chosen["tpch"], chosen["tpcds"]) == (["q3"], ["q3", "q98"])
+
+
+def test_one_order_is_another_one_each_time() -> None:
+    pairs = [one_order(seed, updated=updated) for seed in (1, 2) for updated in (False, True)]
+    assert len({statement for pair in pairs for statement in pair}) == 8
+    assert {statement.split()[0] for pair in pairs[1::2] for statement in pair} == {"UPDATE"}
+    with_lines = [statement for statement in pairs[0] if "lineitem" in statement]
+    assert len(with_lines) == 1
+    assert "l_orderkey = 33" in with_lines[0]
