@@ -1,5 +1,5 @@
 """./build.sh bench NAME [--scale N] [--queries 1,3] [--rounds N] [--policy AUTO] [--only TESTS] [--rows 100000,1000000]
-  [--no-report]
+  [--small] [--no-report]
 
 Runs benchmarks/bench_NAME.py under pytest-benchmark, keeps its figures as JSON under build/bench/, and writes them as a
 table into docs/benchmarks.md.
@@ -36,8 +36,9 @@ def main() -> int:
         "--only", default="", help="tests whose names pytest -k selects by this; the rest of the page stays"
     )
     parser.add_argument(
-        "--rows", default="100000,1000000,10000000", help="sizes of the tables of floor, separated by commas"
+        "--rows", default="", help="sizes of the tables of floor and decisions, separated by commas; default: theirs"
     )
+    parser.add_argument("--small", action="store_true", help="fewer views and changes of decisions")
     parser.add_argument("--no-report", action="store_true", help="leave docs/benchmarks.md as it is")
     arguments = parser.parse_args()
 
@@ -47,6 +48,7 @@ def main() -> int:
     os.environ["TIDEMILL_BENCH_ROUNDS"] = str(arguments.rounds)
     os.environ["TIDEMILL_BENCH_POLICY"] = arguments.policy
     os.environ["TIDEMILL_BENCH_ROWS"] = arguments.rows
+    os.environ["TIDEMILL_BENCH_SMALL"] = str(arguments.small).lower()
     policy = "" if arguments.policy == "STRICT" else f"-{arguments.policy.lower()}"
     figures = BUILD / "bench" / arguments.only / f"{arguments.name}-{arguments.scale:g}{policy}.json"
     figures.parent.mkdir(parents=True, exist_ok=True)

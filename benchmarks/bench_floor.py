@@ -23,7 +23,8 @@ from benchmarks.floor import SHAPES, Base
 from benchmarks.harness import ROUNDS, SCALE, fresh_session
 from tidemill.calibrate.measure import Measure
 
-ROWS = tuple(int(n) for n in os.environ.get("TIDEMILL_BENCH_ROWS", "100000").split(","))
+SIZES = (100_000, 1_000_000, 10_000_000)
+ROWS = tuple(int(n) for n in os.environ.get("TIDEMILL_BENCH_ROWS", "").split(",") if n) or SIZES
 FORMATS = ("parquet", "delta")
 WARM = 8
 """Changes of each view before the first that is measured."""

@@ -1,6 +1,7 @@
 """Tempura's experiments: each method alone against all together, estimated and measured; times of planning.
 
-`--queries` and `--rounds` bound the grid; `--only example`, `grid`, `planning`: one part.
+`--queries` and `--rounds` bound the grid; `--only example`, `estimates`, `grid`, `planning`: one part. `estimates` has
+all cells of the grid as they are planned, without running them.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ from benchmarks.data import BUILD
 from benchmarks.harness import ROUNDS, SCALE, fresh_session
 from tests.model import test_running_example as example
 from tests.model.moments import Changes
+from tidemill.errors import TidemillError
 from tidemill.explain.document import document
 from tidemill.search.contract.request import PlanRequest
+from tidemill.search.contract.run_kinds import Policy
 from tidemill.search.service.planner import plan_run
 from tidemill.settings import PACKS, PlannerSettings
 
 CHOSEN = tuple(map(int, filter(None, os.environ.get("TIDEMILL_BENCH_QUERIES", "").split(","))))
+GRID = [q for q in tempura.QUERIES if not CHOSEN or int(q.removesuffix(tempura.WRITTEN)) in CHOSEN]
 IN_DETAIL = (22, 20, 43, 67, 27, 99, 85, 91, 5, 33)
 """The queries that the paper shows its times of planning for."""
 WITHIN = 3.0
@@ -70,26 +74,16 @@ def _session(name: str) -> SparkSession:
     return fresh_session(BUILD / "bench" / name, tpcds.CONFS)
 
 
-class TestGrid:
-    """Cells of (arrival, scenario, query) with each method: a view lives through two runs.
+class Cells:
+    """What the cells of a pattern of arrival share: a session, and the tables as they are at the first run."""
 
-    Methods that turn out to have the same plan share what is measured, for whichever price: once it was `ENOUGH` times,
-    a plan is not run in further rounds.
-    """
-
-    runs: ClassVar[dict[object, list[tempura.Figures]]] = defaultdict(list)
-    """What was measured, by cells that may share it."""
-
-    def _measured(self, cell: object, scenario: str, method: str) -> int:
-        """How often the plan of a method was measured, whichever method had it."""
-        runs = self.runs[cell]
-        mine = next((run for run in runs if (run["scenario"], run["method"]) == (scenario, method)), None)
-        return 0 if mine is None else sum(tempura.alike(mine, run) for run in runs)
+    folder: ClassVar[str]
+    warm: ClassVar[bool] = True
 
     @pytest.fixture(scope="class")
     @classmethod
     def spark(cls) -> Iterator[SparkSession]:
-        session = _session("tempura-grid")
+        session = _session(cls.folder)
         yield session
         session.stop()
 
@@ -108,10 +102,87 @@ class TestGrid:
         spark.sql("CREATE DATABASE cells")
         spark.sql("USE cells")
         rows = tempura.load(spark, files, found)
-        tempura.warm_up(spark)
+        if cls.warm:
+            tempura.warm_up(spark)
         yield found, rows
         spark.sql("USE default")
         spark.sql("DROP DATABASE cells CASCADE")
+
+
+class TestEstimates(Cells):
+    """All cells of the grid as they are planned from the first run on; nothing is run."""
+
+    folder = "tempura-estimates"
+    warm = False
+
+    @pytest.mark.parametrize("scenario", [name for name, kind in tempura.SCENARIOS.items() if kind.price is not None])
+    @pytest.mark.parametrize("query", GRID)
+    def test_estimates(
+        self,
+        benchmark: BenchmarkFixture,
+        spark: SparkSession,
+        arrival: tuple[tempura.Arrival, dict[str, int]],
+        query: str,
+        scenario: str,
+    ) -> None:
+        kind, (there, rows), text = tempura.SCENARIOS[scenario], arrival, tempura.text(query)
+        for key, value in kind.confs.items():
+            spark.conf.set(key, value)
+        expected = tempura.expected(there, rows, text)
+        spark.sql(f"CREATE INCREMENTAL VIEW planned {kind.clauses} {expected} REFRESH POLICY AUTO AS {text}")
+        request = planning.requested(spark, "REFRESH INCREMENTAL VIEW planned AT 1")
+        spark.sql("DROP INCREMENTAL VIEW planned")
+        for key in kind.confs:
+            spark.conf.unset(key)
+
+        def plans() -> dict[str, list[float]]:
+            with kind.to_its_end:
+                return {method: self.costs(request, method) for method in tempura.METHODS}
+
+        costs = benchmark.pedantic(plans, rounds=1)
+        benchmark.extra_info.update(
+            part="estimates",
+            scale=SCALE,
+            arrival=there.name,
+            scenario=scenario,
+            query=query,
+            costs=costs,
+            priced={method: kind.priced(*found) for method, found in costs.items()},
+        )
+
+    @staticmethod
+    def costs(request: PlanRequest, method: str) -> list[float]:
+        """At both runs. Where no early work is planned, the last one is planned for itself, when all has come."""
+        policy: Policy = "AUTO" if method in tempura.POLICIES else "INCREMENTAL"
+        asked = replace(request, settings=tempura.settings(request.settings, method), policy=policy)
+        try:
+            plan = plan_run(asked)
+        except TidemillError as refused:
+            if refused.condition != "TIDEMILL_NOT_INCREMENTAL":
+                raise
+            plan = plan_run(replace(asked, policy="AUTO"))
+        first = plan.explanation.costs[0] if plan.explanation.schedule else 0.0
+        if first:
+            return [*plan.explanation.costs]
+        return [0.0, plan_run(planning.at_the_end(asked)).estimated]
+
+
+class TestGrid(Cells):
+    """Cells of (arrival, scenario, query) with each method: a view lives through two runs.
+
+    Methods that turn out to have the same plan share what is measured, for whichever price: once it was `ENOUGH` times,
+    a plan is not run in further rounds.
+    """
+
+    folder = "tempura-grid"
+    runs: ClassVar[dict[object, list[tempura.Figures]]] = defaultdict(list)
+    """What was measured, by cells that may share it."""
+
+    def _measured(self, cell: object, scenario: str, method: str) -> int:
+        """How often the plan of a method was measured, whichever method had it."""
+        runs = self.runs[cell]
+        mine = next((run for run in runs if (run["scenario"], run["method"]) == (scenario, method)), None)
+        return 0 if mine is None else sum(tempura.alike(mine, run) for run in runs)
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -122,7 +193,7 @@ class TestGrid:
 
     @pytest.fixture
     def view(
-        self, spark: SparkSession, query: int, scenario: str, method: str, round_: int
+        self, spark: SparkSession, query: str, scenario: str, method: str, round_: int
     ) -> Iterator[Callable[[str], Row]]:
         """Runs a statement about the cell's view, `{}` standing for its name, under the settings of the cell."""
         name = _name(query, scenario, method, round_)
@@ -143,12 +214,12 @@ class TestGrid:
         self,
         view: Callable[[str], Row],
         arrival: tuple[tempura.Arrival, dict[str, int]],
-        query: int,
+        query: str,
         scenario: str,
         method: str,
     ) -> None:
         """CREATE, and the first run: the filling, or early work."""
-        text, kind = texts.tpcds()[f"q{query:02}"], tempura.SCENARIOS[scenario]
+        text, kind = tempura.text(query), tempura.SCENARIOS[scenario]
         there, rows = arrival
         alone, told = METHODS[method]
         clause = tempura.expected(tempura.ARRIVALS.get(told, there), rows, text)
@@ -172,7 +243,7 @@ class TestGrid:
         view: Callable[[str], Row],
         arrival: tuple[tempura.Arrival, dict[str, int]],
         changed: None,
-        query: int,
+        query: str,
         scenario: str,
         method: str,
         round_: int,
@@ -206,9 +277,9 @@ class TestGrid:
         view("DROP INCREMENTAL VIEW {}")
 
 
-def _name(query: int, scenario: str, method: str, round_: int) -> str:
+def _name(query: str, scenario: str, method: str, round_: int) -> str:
     """Of a cell's view."""
-    return f"q{query}_{[*tempura.SCENARIOS].index(scenario)}_{[*METHODS].index(method)}_{round_}"
+    return f"q{query.replace(' ', '_')}_{[*tempura.SCENARIOS].index(scenario)}_{[*METHODS].index(method)}_{round_}"
 
 
 def _figures(row: Row | None) -> dict[str, Any] | None:
@@ -225,12 +296,12 @@ METHODS: Mapping[str, tuple[str, str]] = {
 }
 """By name of a column: the packs (see `tempura.METHODS`), and the pattern that the planner is told instead of the one
 that comes (the paper's wrong estimates, of its query 10)."""
-MISLED = 10
+MISLED = "10"
 
 
-def _cells() -> Iterator[tuple[str, int, str, int]]:
+def _cells() -> Iterator[tuple[str, str, str, int]]:
     for round_ in range(1, ROUNDS + 1):
-        for query in CHOSEN or tempura.QUERIES:
+        for query in GRID:
             for scenario in tempura.SCENARIOS:
                 for method, (_, told) in METHODS.items():
                     if not told or query == MISLED:

@@ -110,6 +110,20 @@ def merges(seed: int, share: float) -> tuple[str, ...]:
     return tuple(_merge(TABLES[name], (key,), key, ORDER_STEP, seed, share) for name, key in ORDERS_AND_LINES)
 
 
+def one_order(seed: int, *, updated: bool) -> tuple[str, ...]:
+    """One order with its line items is updated, or copied under a new key; another one for each seed below 400."""
+    # At every scale the first eight of 32 keys are there; at scale 0.01 the keys end at 60,000.
+    key = 32 * seed + (2 if updated else 1)
+    if updated:
+        return tuple(_update(TABLES[name], f"{column} = {key}") for name, column in ORDERS_AND_LINES)
+    return tuple(_insert(name, column, ORDER_STEP, column, f"{column} = {key}") for name, column in ORDERS_AND_LINES)
+
+
+def insert(table: Table, seed: int, share: float) -> str:
+    """Copies of `share` of the table's rows under new keys."""
+    return _insert(table.name, table.fresh, table.step, table.key[0], _pick(table.key, seed, 0, share))
+
+
 def merge(table: Table, seed: int, share: float) -> str:
     """One MERGE with the mix of change R: `share` random rows of the table."""
     return _merge(table, table.key, table.fresh, table.step, seed, share)

@@ -42,15 +42,29 @@ class _Caught(PySparkException):
 
 def as_planned(spark: SparkSession, text: str) -> Query:
     """A query as the planner gets it."""
-    found: list[Query] = []
+    return requested(spark, f"EXPLAIN INCREMENTAL PLAN {text}", "plan_run").query
+
+
+def requested(spark: SparkSession, statement: str, asked: str = "SEARCH_POOL.plan") -> PlanRequest:
+    """The first request to the planner that a statement makes of what it asks; the statement goes no further."""
+    found: list[PlanRequest] = []
 
     def caught(request: PlanRequest) -> ExplainedPlan:
-        found.append(request.query)
+        found.append(request)
         raise _Caught("caught")
 
-    with mock.patch("tidemill.runtime.before.planning.plan_run", caught), suppress(PySparkException):
-        spark.sql(f"EXPLAIN INCREMENTAL PLAN {text}")
+    with mock.patch(f"tidemill.runtime.before.planning.{asked}", caught), suppress(PySparkException):
+        spark.sql(statement)
     return found[0]
+
+
+def at_the_end(request: PlanRequest) -> PlanRequest:
+    """The request for a full run once all has come that a request for a first run expects."""
+    rows = {n: change.rows for n, change in request.ahead[-1].changes.items()}
+    changes = {n: replace(change, rows=rows.get(n, change.rows)) for n, change in request.sources.items()}
+    sources = {n: replace(s, rows=rows.get(n, s.rows)) for n, s in request.query.sources.items()}
+    query = replace(request.query, sources=sources)
+    return replace(request, query=query, sources=changes, ahead=(), price=1.0, full_reason="FIRST", policy="AUTO")
 
 
 def over(query: Query, points: int, settings: PlannerSettings) -> PlanRequest:

@@ -7,12 +7,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import report_access, report_floor, report_pipeline, report_tempura, report_upkeep, report_views
+from benchmarks import (
+    report_access,
+    report_decisions,
+    report_floor,
+    report_pipeline,
+    report_tempura,
+    report_upkeep,
+    report_views,
+)
 from benchmarks.data import ROOT
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 REPORTS = {
     "access": report_access,
+    "decisions": report_decisions,
     "floor": report_floor,
     "pipeline": report_pipeline,
     "tempura": report_tempura,
