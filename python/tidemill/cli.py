@@ -25,7 +25,9 @@ PYTHON = "spark.tidemill.python"
 SHELL = {"spark.sql.cli.print.header": "true", "spark.tidemill.answers": "text"}
 """Settings of `tidemill sql`, for people, unless other ones are given."""
 # spark-submit's own options for what the builder knows as settings.
-OPTIONS = {"--jars": "spark.jars", "--packages": "spark.jars.packages", "--master": "spark.master"}
+OPTIONS = {"--jars": "spark.jars", "--packages": "spark.jars.packages"}
+# ... and more of them in programs that have no options of Spark's.
+OWN_OPTIONS = {**OPTIONS, "--master": "spark.master"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return debug(rest)
     if arguments.command in ("calibrate", "run"):
-        given, rest = _settings(rest)
+        given, rest = _settings(rest, OWN_OPTIONS)
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if arguments.command == "calibrate":
@@ -203,20 +205,20 @@ def spark_sql_options(
     return [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")] + others
 
 
-def _settings(options: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
+def _settings(options: Sequence[str], known: Mapping[str, str] = OPTIONS) -> tuple[Mapping[str, str], list[str]]:
     """Returns the settings within spark-sql's options, and the other options."""
     given: dict[str, str] = {}
     others: list[str] = []
     rest: Iterator[str] = iter(options)
     for option in rest:
         name, equals, value = option.partition("=")
-        if name not in ("--conf", "-c", *OPTIONS):
+        if name not in ("--conf", "-c", *known):
             others.append(option)
             continue
         if not equals:
             value = next(rest, "")
-        if name in OPTIONS:
-            given[OPTIONS[name]] = value
+        if name in known:
+            given[known[name]] = value
         else:
             setting, _, value = value.partition("=")
             given[setting] = value

@@ -136,11 +136,11 @@ def test_progress_fires_once_in_a_cycle(spark: SparkSession, t: str, rehearse: R
     create(spark, "unknown", "AT PROGRESS 50 PERCENT NO OUTPUT, AT '24:00'")
     scheduler = rehearse("v", "unknown")
     for day in range(2):
-        spark.sql("INSERT INTO t SELECT id, 1 FROM range(4)")
+        spark.sql("INSERT INTO t SELECT id, 1 FROM range(3)")
         assert scheduler.at(MIDNIGHT + 24 * HOUR * day + 10) == []
-        spark.sql("INSERT INTO t SELECT id, 1 FROM range(1)")
+        spark.sql("INSERT INTO t SELECT id, 1 FROM range(2)")
         fired = scheduler.at(MIDNIGHT + 24 * HOUR * day + 20)
-        # After one cycle of five rows the other view knows what to expect.
+        # After one cycle of eight rows the other view knows what to expect.
         expected = {f"spark_catalog.{db}.v"} | ({f"spark_catalog.{db}.unknown"} if day else set())
         assert {(row.view, row.kind) for row in fired} == {(view, "PARTIAL") for view in expected}
         spark.sql("INSERT INTO t SELECT id, 1 FROM range(3)")

@@ -371,9 +371,11 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
 def _fired(view: View, situation: Situation, occasion: Occasion) -> Fired:
     """Returns what of the schedule was dealt with after the run."""
     before = view.head.fired if view.head is not None else NOTHING_FIRED
-    watches = any(isinstance(point.trigger, OnChange) for point in view.definition.create.schedule)
+    points = view.definition.create.schedule
+    watches = any(isinstance(point.trigger, OnChange) for point in points)
     seen = {s.name: mark(s.position) for s in situation.sources_at()} if watches else {}
-    return replace(before.then(occasion.deals), seen=seen)
+    ended = view.next_run if occasion.point == len(points) else before.ended
+    return replace(before.then(occasion.deals), seen=seen, ended=ended)
 
 
 def _past(run: _Executed, row: RunRow) -> Past:

@@ -44,7 +44,7 @@ def _last_point(node: ViewNode) -> RunOptions | None:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How views are refreshed together.
+    """The manner in which views are refreshed together.
 
     `on_old`: a view that reads one that failed is run all the same, over the last output of that one.
     """

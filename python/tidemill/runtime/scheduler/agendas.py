@@ -56,9 +56,9 @@ def of(jvm: Jvm, seen: Seen, clock: Clock) -> Looked:
         return Looked(replace(agenda, arrived=watch.arrived(seen.view, found, None, {})), marks)
     outlook = _outlook(seen, found, now)
     fired = (seen.view.head.fired if seen.view.head is not None else NOTHING_FIRED).then(seen.note.fired)
-    cycles = {n: fired.cycles.get(name) == outlook.cycle for n, _, name in agenda.places()}
+    cycles = {n: fired.cycles.get(name) == fired.ended for n, _, name in agenda.places()}
     arrived = watch.arrived(seen.view, found, outlook, cycles)
-    return Looked(replace(agenda, arrived=arrived, cycle=outlook.cycle), marks)
+    return Looked(replace(agenda, arrived=arrived, cycle=fired.ended), marks)
 
 
 def _outlook(seen: Seen, found: list[watch.Watched], now: float) -> Outlook:

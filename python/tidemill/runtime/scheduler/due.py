@@ -1,4 +1,4 @@
-"""What is due of a view's schedule: a pure function of the schedule, of what was dealt with, and of the time.
+"""Tells the run that is due of a view: a pure function of its schedule, of what was dealt with, and of the time.
 
 All points of a view that are due make one run, however many instants have passed since the last one: a run that comes
 late reads all that has come, so a second one would have nothing to do. It counts as a run of the point that promises
@@ -31,7 +31,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Agenda:
-    """What decides when a view is due.
+    """Everything that decides when a view is due.
 
     `clock`: the name of the clock. `origins`: by the place of a point. `dealt`: of that clock, the last instant that
     was dealt with, by place. `arrived`: numbers of ON CHANGE and AT PROGRESS points whose sources have what they wait

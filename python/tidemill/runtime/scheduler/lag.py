@@ -1,4 +1,4 @@
-"""How far the content of a view is behind its sources: the age of the oldest change that it has not."""
+"""Tells by how much the content of a view is behind its sources: the age of the oldest change that it has not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scheduler tells of its work, for logs and monitors."""
+"""The events that the scheduler tells of, for logs and monitors."""
 
 from __future__ import annotations
 

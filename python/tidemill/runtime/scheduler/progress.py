@@ -1,4 +1,4 @@
-"""How far a cycle has come, for AT PROGRESS: the rows that arrived in it, as a share of those that are expected."""
+"""The progress of a cycle, for AT PROGRESS: the rows that arrived in it, as a share of those that are expected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def progress(outlook: Outlook, sources: Iterable[str]) -> float | None:
         if wanted is None:
             return None
         expected += wanted
-        arrived += _rows(outlook.present_cycle, source)
+        # Of a long cycle the outlook may not have all runs; the content is of this cycle, or of the run that ended it.
+        known = outlook.runs[-1].arrived.rows.get(source) if outlook.runs else None
+        arrived += max(_rows(outlook.present_cycle, source), sum(known or ()))
     return arrived / expected if expected > 0 else None
 
 

@@ -64,7 +64,7 @@ def _ticks(
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What a service does: `only` some views (None: all), by a `clock`, `until` a time of it (None: until it is
+    """The task of a service: `only` some views (None: all), by a `clock`, `until` a time of it (None: until it is
     stopped)."""
 
     clock: Clock

@@ -1,4 +1,4 @@
-"""When the triggers of a schedule fire by the clock. Times are epoch seconds; nothing here reads a clock.
+"""Tells when the triggers of a schedule fire by the clock. Times are epoch seconds; nothing here reads a clock.
 
 AT fires once on each day of its time zone. A time of day that does not exist on a day (clocks go forward) fires at the
 next instant that does; one that exists twice (clocks go back) fires at the first. CRON does as Debian's cron: an

@@ -1,4 +1,4 @@
-"""What has come at the sources of a view, for ON CHANGE and AT PROGRESS: by positions alone, without a Spark job."""
+"""Tells what has come at the sources of a view, for ON CHANGE and AT PROGRESS: by positions alone, without a job."""
 
 from __future__ import annotations
 
