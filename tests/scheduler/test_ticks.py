@@ -261,7 +261,8 @@ def test_another_schedule_while_a_run_is_under_way(
     create(spark, "v", "AT '10:00' NO OUTPUT, AT '12:00'")
     scheduler = rehearse("v")
     spark.sql("INSERT INTO t VALUES (7, 1)")
-    original, altered = perform.perform, []
+    original = perform.perform
+    altered: list[object] = []
 
     def slow(*args: Any) -> perform.RunOutcome:
         if not altered:
@@ -313,17 +314,19 @@ def test_who_comes_second_at_the_log_folds(
     spark.sql("INSERT INTO t VALUES (7, 1)")
     monkeypatch.setattr(holder, "_taken", lambda *_: True)
     one, two = rehearse("v"), rehearse("v")
-    original, won = perform.perform, []
+    original = perform.perform
+    begun: list[bool] = []
+    won: list[str] = []
 
     def late(*args: Any) -> perform.RunOutcome:
-        if not won:
-            won.append(True)
-            won.append([row.kind for row in two.at(MIDNIGHT + 60)])
+        if not begun:
+            begun.append(True)
+            won.extend(row.kind for row in two.at(MIDNIGHT + 60))
         return original(*args)
 
     monkeypatch.setattr(perform, "perform", late)
     assert one.at(MIDNIGHT + 60) == []
-    assert won[1] == ["INCREMENTAL"]
+    assert won == ["INCREMENTAL"]
     assert one.at(MIDNIGHT + 61) == []
     assert [r.run for r in history("v")] == [0, 1]
     assert [e for e in one.noted.events if e[0] == "failed"] == []

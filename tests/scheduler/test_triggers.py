@@ -133,15 +133,14 @@ def test_last_and_next_agree(seed: int) -> None:
     """Whatever instants `next_instant` steps through, `last_instant` finds the last of them."""
     choose = random.Random(seed)
     zone = choose.choice([BERLIN, ZoneInfo("America/New_York"), ZoneInfo("Australia/Lord_Howe"), UTC])
-    trigger: Trigger = choose.choice(
-        [
-            AtTime(choose.randrange(0, 86401, 900)),
-            Every(choose.randrange(1, 90), choose.choice(["MINUTES", "HOURS"])),
-            Cron(f"{choose.randrange(60)} {choose.randrange(24)} * * *"),
-            Cron(f"*/{choose.randrange(1, 60)} * * * *"),
-            Cron(f"0 0 {choose.randrange(1, 29)} * {choose.randrange(7)}"),
-        ]
-    )
+    triggers: list[Trigger] = [
+        AtTime(choose.randrange(0, 86401, 900)),
+        Every(choose.randrange(1, 90), choose.choice(["MINUTES", "HOURS"])),
+        Cron(f"{choose.randrange(60)} {choose.randrange(24)} * * *"),
+        Cron(f"*/{choose.randrange(1, 60)} * * * *"),
+        Cron(f"0 0 {choose.randrange(1, 29)} * {choose.randrange(7)}"),
+    ]
+    trigger = choose.choice(triggers)
     anchor = seconds("2026-03-20", zone)
     start = anchor + choose.uniform(0, 20 * 86400)
     instants, now = [], start
