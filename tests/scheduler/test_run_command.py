@@ -136,3 +136,22 @@ def test_options_that_contradict_each_other(
 def test_errors_of_derby_are_explained() -> None:
     error = RuntimeError("Caused by: ERROR XSDB6: Another instance of Derby may have already booted the database /x.")
     assert "takes one process at a time" in serve._reason(error)
+
+
+def test_a_shell_fires_schedules(tmp_path: Path) -> None:
+    """spark-sql has no Python driver: the planner's process does it, though no statement of Tidemill's starts that."""
+    sql(
+        tmp_path,
+        "CREATE TABLE t (k INT) USING parquet",
+        "CREATE INCREMENTAL VIEW v SCHEDULE (EVERY 1 SECONDS) AS SELECT k, count(*) AS n FROM t GROUP BY k",
+        "INSERT INTO t VALUES (1)",
+    )
+    assert len(runs(tmp_path)) == 1
+    sleep = "SELECT reflect('java.lang.Thread', 'sleep', 300000L)"
+    command = [PROGRAM, "sql", "-S", "-e", sleep, *CONFS, "--conf", "spark.tidemill.scheduler.enabled=true"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as shell:
+        limit = time.monotonic() + 240
+        while len(runs(tmp_path)) < 2 and shell.poll() is None and time.monotonic() < limit:
+            time.sleep(0.5)
+        shell.kill()
+    assert [r["trigger"] for r in runs(tmp_path)] == ["CREATE", "SCHEDULE"]

@@ -76,7 +76,7 @@ private[spark] object Schedules extends Logging {
 
   /** Whether this JVM was started by PySpark, or runs a Python program. */
   private def underPython: Boolean = {
-    val command = sys.props.getOrElse("sun.java.command", "")
-    command.contains("PythonGatewayServer") || command.contains("pyspark-shell") || command.contains(".py")
+    val command = sys.props.getOrElse("sun.java.command", "").split("\\s+")
+    command.exists(word => word.endsWith("PythonGatewayServer") || word == "pyspark-shell" || word.endsWith(".py"))
   }
 }
