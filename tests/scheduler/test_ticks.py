@@ -12,7 +12,7 @@ from pyspark.sql import Row, SparkSession
 from tests.conftest import Oracle, confs, location_of
 from tests.scheduler.conftest import HOUR, MIDNIGHT, Rehearse
 from tidemill.runtime.run import perform
-from tidemill.runtime.scheduler import holder
+from tidemill.runtime.scheduler import holder, ticks
 
 Jobs = Callable[[Callable[[], Any]], int]
 History = Callable[[str], list[Row]]
@@ -339,6 +339,22 @@ def test_a_view_that_was_not_filled_yet(
     scheduler = rehearse("v")
     assert [(row.kind, row.reason) for row in scheduler.at(MIDNIGHT + 10 * HOUR)] == [("FULL", "FIRST")]
     oracle("v", BY_K)
+
+
+def test_a_view_waits_for_one_that_was_not_filled_yet(
+    spark: SparkSession, t: str, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch, oracle: Oracle
+) -> None:
+    monkeypatch.setattr(ticks, "WAIT_SECONDS", 0.0)
+    create(spark, "below", "AT '10:00'")
+    create(spark, "above", "EVERY 1 HOUR", "SELECT sum(s) AS s FROM below")
+    spark.sql("DROP INCREMENTAL VIEW below")
+    create(spark, "below", "AT '10:00'", clauses="INITIALIZE DEFERRED")
+    scheduler = rehearse("below", "above", most=1)
+    assert scheduler.at(MIDNIGHT + HOUR) == []
+    assert [row.view.rsplit(".", 1)[1] for row in scheduler.at(MIDNIGHT + 10 * HOUR)] == ["below"]
+    assert [row.view.rsplit(".", 1)[1] for row in scheduler.at(MIDNIGHT + 10 * HOUR + 1)] == ["above"]
+    assert [e for e in scheduler.noted.events if e[0] == "failed"] == []
+    oracle("above", f"SELECT sum(s) AS s FROM ({BY_K})")
 
 
 def test_the_observer_is_told(spark: SparkSession, t: str, rehearse: Rehearse, db: str) -> None:
