@@ -15,7 +15,7 @@ HEAD = """# Python API
 
 Everything below is in the package `tidemill`. Each call runs one of the [statements](statements.md), so that both can
 be mixed. All of it works with a classic session and with a session of Spark Connect, except `configure`, which is for
-the start of an application.
+the start of an application, and `run_once`, which needs the driver.
 
 ```python
 import tidemill
@@ -33,6 +33,11 @@ FUNCTIONS = (
     tidemill.refresh_incremental_views,
     tidemill.on_demand,
     tidemill.at,
+    tidemill.every,
+    tidemill.cron,
+    tidemill.on_change,
+    tidemill.at_progress,
+    tidemill.run_once,
     tidemill.expected,
     tidemill.complete,
 )

@@ -2,6 +2,7 @@
 
 tidemill sql [--formats delta] ...   run spark-sql with Tidemill set up; further options are spark-sql's own
 tidemill explain FILE                show the plan of the CREATE INCREMENTAL VIEW, or the query, at the end of a file
+tidemill run [--once] ...             fire the schedules of views, as a service or once (docs/schedules.md)
 tidemill calibrate [--output FILE]   measure the cost model's constants on this machine (docs/costs.md)
 tidemill debug COMMAND ...           show the optimiser's work, step by step, without Spark (docs/debugging.md)
 tidemill jar                         print the path of the jar, for spark-submit --jars
@@ -20,15 +21,14 @@ from typing import NoReturn
 
 from tidemill.version import __version__
 
-LATER = {
-    "run": "the scheduler as a service comes in a later version; fire points with REFRESH INCREMENTAL VIEW name AT n",
-}
 PYTHON = "spark.tidemill.python"
 SHELL = {"spark.sql.cli.print.header": "true", "spark.tidemill.answers": "text"}
 """Settings of `tidemill sql`, for people, unless other ones are given."""
 PROGRESS = "spark.ui.showConsoleProgress"
 # spark-submit's own options for what the builder knows as settings.
 OPTIONS = {"--jars": "spark.jars", "--packages": "spark.jars.packages"}
+# ... and more of them in programs that have no options of Spark's.
+OWN_OPTIONS = {**OPTIONS, "--master": "spark.master"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,7 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     explain = commands.add_parser("explain", help="how a statement in a file would be maintained", allow_abbrev=False)
     explain.add_argument("file", type=Path, help="SQL statements; the last is a CREATE INCREMENTAL VIEW or a query")
     explain.add_argument("--json", action="store_true", help="the plan as one JSON document")
-    for command in (sql, explain):
+    run = commands.add_parser("run", help="fire the schedules of views, as a service or once", allow_abbrev=False)
+    _add_run_options(run)
+    for command in (sql, explain, run):
         command.add_argument(
             "--formats", default="", help="table formats to fetch from Maven, separated by commas: delta"
         )
@@ -55,8 +57,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     calibrate.add_argument("--rounds", type=_positive, default=5, help="how often each benchmark is measured")
     commands.add_parser("debug", help="what the optimiser does, without Spark", add_help=False, allow_abbrev=False)
     commands.add_parser("jar", help="print the path of the jar")
-    for name in LATER:
-        commands.add_parser(name, help="not in this version", allow_abbrev=False)
     arguments, rest = parser.parse_known_args(argv)
     if "--" in rest[:1]:
         rest = rest[1:]  # as in `tidemill sql -- -f statements.sql`; spark-sql would take all behind it for nothing
@@ -76,15 +76,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         from tidemill.debug.commands import debug
 
         return debug(rest)
-    if arguments.command in LATER:
-        print(f"tidemill {arguments.command}: {LATER[arguments.command]}", file=sys.stderr)
-        return 2
-    if arguments.command == "calibrate":
-        given, rest = _settings(rest)
+    if arguments.command in ("calibrate", "run"):
+        given, rest = _settings(rest, OWN_OPTIONS)
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if arguments.command == "calibrate":
         return run_calibration(arguments.output, arguments.rounds, given)
+    if arguments.command == "run":
+        return run_schedules(arguments, given)
     from tidemill.driver.jar import jar_path
 
     try:
@@ -98,6 +97,38 @@ def _positive(text: str) -> int:
     if (number := int(text)) < 1:
         raise ValueError(text)
     return number
+
+
+def _add_run_options(run: argparse.ArgumentParser) -> None:
+    run.add_argument("--once", action="store_true", help="fire what is due now, and end; 1 if a run failed")
+    run.add_argument("--view", action="append", default=[], metavar="NAME", help="only this view; may be repeated")
+    run.add_argument("--clock", metavar="TIME", help="a simulated clock that begins at this time: 2026-03-28T22:00")
+    run.add_argument("--speed", type=_speed, metavar="N", help="seconds of that clock in one; without it, it jumps")
+    run.add_argument("--until", metavar="TIME", help="the time of that clock at which the service ends")
+
+
+def _speed(text: str) -> float:
+    if not 0 < (number := float(text)) < float("inf"):
+        raise ValueError(text)
+    return number
+
+
+def run_schedules(arguments: argparse.Namespace, given: Mapping[str, str]) -> int:
+    """Fires schedules in a session of this process, which is local unless `given` says otherwise."""
+    from tidemill.driver.serve import Wanted, serve
+
+    if (missing := no_java()) is not None:
+        sys.exit(f"tidemill: {missing}")
+    wanted = Wanted(
+        formats=arguments.formats.split(",") if arguments.formats else (),
+        settings={"spark.master": "local[*]", **given},
+        views=arguments.view,
+        once=arguments.once,
+        clock=arguments.clock,
+        speed=arguments.speed,
+        until=arguments.until,
+    )
+    return serve(wanted)
 
 
 def run_calibration(output: Path, rounds: int, given: Mapping[str, str]) -> int:
@@ -175,20 +206,20 @@ def spark_sql_options(
     return [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")] + others
 
 
-def _settings(options: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
+def _settings(options: Sequence[str], known: Mapping[str, str] = OPTIONS) -> tuple[Mapping[str, str], list[str]]:
     """Returns the settings within spark-sql's options, and the other options."""
     given: dict[str, str] = {}
     others: list[str] = []
     rest: Iterator[str] = iter(options)
     for option in rest:
         name, equals, value = option.partition("=")
-        if name not in ("--conf", "-c", *OPTIONS):
+        if name not in ("--conf", "-c", *known):
             others.append(option)
             continue
         if not equals:
             value = next(rest, "")
-        if name in OPTIONS:
-            given[OPTIONS[name]] = value
+        if name in known:
+            given[known[name]] = value
         else:
             setting, _, value = value.partition("=")
             given[setting] = value

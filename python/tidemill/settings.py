@@ -64,7 +64,31 @@ SETTINGS: tuple[Setting, ...] = (
         "boolean",
         "false",
         "startup",
-        "Whether this application fires the schedules of its views. Without it they are refreshed by hand.",
+        "Whether this application fires the schedules of the views in its catalog, for as long as it runs "
+        "([schedules.md](schedules.md)). Without it, `tidemill run` does, or they are refreshed by hand.",
+    ),
+    Setting(
+        f"{PREFIX}scheduler.interval",
+        "duration",
+        "2s",
+        "session",
+        "The time between two looks of a scheduler for changed sources and for new views; times of day and intervals "
+        "are kept to the second all the same. Looks that take long are made less often.",
+    ),
+    Setting(
+        f"{PREFIX}scheduler.retryAfter",
+        "duration",
+        "1min",
+        "session",
+        "The time after which a scheduler tries a view again that has failed. It doubles with each failure, up to an "
+        "hour.",
+    ),
+    Setting(
+        f"{PREFIX}scheduler.mostFailures",
+        "count",
+        "10",
+        "session",
+        "The number of failures, one after the other, with which a scheduler suspends a view.",
     ),
     Setting(
         MONITOR_PORT,
@@ -179,7 +203,11 @@ class PlannerSettings:
     rules_paths: tuple[str, ...] = ()
     debug_requests: str = ""
     tell_changes: bool = True
-    side_by_side: int = field(default=4, compare=False, repr=False)  # no plan depends on it
+    side_by_side: int = field(default=4, compare=False, repr=False)  # no plan depends on it, nor on what follows
+    scheduler_enabled: bool = field(default=False, compare=False, repr=False)
+    scheduler_interval: float = field(default=2.0, compare=False, repr=False)
+    retry_after: float = field(default=60.0, compare=False, repr=False)
+    most_failures: int = field(default=10, compare=False, repr=False)
 
     @classmethod
     def from_confs(cls, confs: Mapping[str, str]) -> "PlannerSettings":
@@ -220,6 +248,10 @@ class PlannerSettings:
             rules_paths=rules_paths,
             debug_requests=values[f"{PREFIX}debug.requests"],
             side_by_side=max(1, _count(f"{PREFIX}refresh.sideBySide", values[f"{PREFIX}refresh.sideBySide"])),
+            scheduler_enabled=_boolean(f"{PREFIX}scheduler.enabled", values[f"{PREFIX}scheduler.enabled"]),
+            scheduler_interval=_seconds(f"{PREFIX}scheduler.interval", values[f"{PREFIX}scheduler.interval"]),
+            retry_after=_seconds(f"{PREFIX}scheduler.retryAfter", values[f"{PREFIX}scheduler.retryAfter"]),
+            most_failures=max(1, _count(f"{PREFIX}scheduler.mostFailures", values[f"{PREFIX}scheduler.mostFailures"])),
             tell_changes=_boolean(f"{PREFIX}fullRuns.tellChanges", values[f"{PREFIX}fullRuns.tellChanges"]),
         )
 

@@ -4,58 +4,24 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from tidemill import notebook
 from tidemill.plan.kinds import one_of
+from tidemill.points import name_parts, on_demand
 from tidemill.search.contract.run_kinds import POLICIES
-from tidemill.sql.cursor import Cursor
+from tidemill.sql.answers import REFRESH
 from tidemill.sql.render import create_text, expect_text, name_text, schedule_text, string_text
-from tidemill.sql.schedule import second_of_day
-from tidemill.sql.statements import AtTime, ColumnClause, Create, Expectation, OnDemand, Point
+from tidemill.sql.statements import ColumnClause, Create, Expectation, Point
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-__all__ = [
-    "IncrementalView",
-    "at",
-    "complete",
-    "create_incremental_view",
-    "expected",
-    "on_demand",
-    "refresh_incremental_views",
-]
+    from tidemill.runtime.view.history import ChangeCounts, RunRow
 
-
-def at(time: str, cost: float = 1.0, output: bool = True) -> Point:
-    """Returns a point every day at `time` ('HH:MM[:SS]'; '24:00' ends the day). `cost`: price of a unit of work."""
-    return Point(AtTime(second_of_day(time)), float(cost), output)
-
-
-def on_demand(cost: float = 1.0, output: bool = True) -> Point:
-    """Returns a point that only REFRESH fires."""
-    return Point(OnDemand(), float(cost), output)
-
-
-def expected(table: str, rows: int, *, per: str = "CYCLE", deletes: float = 0.0) -> Expectation:
-    """Returns the expectation of `rows` changed rows of `table` per 'CYCLE' or 'DAY'; 0: none at all.
-
-    `deletes`: how many per cent of them are deletes.
-    """
-    if rows < 0 or rows >= 10**18:
-        raise ValueError(f"rows must be a number from 0 on, of at most 18 digits, not {rows}")
-    if per.upper() not in ("CYCLE", "DAY"):
-        raise ValueError(f"per must be CYCLE or DAY, not {per!r}")
-    if not 0 <= deletes <= 100:
-        raise ValueError(f"deletes is a percentage from 0 to 100, not {deletes}")
-    return Expectation(_parts(table), int(rows), per.upper(), float(deletes))
-
-
-def complete(table: str) -> Expectation:
-    """Returns the expectation that `table` gets no more data in this cycle."""
-    return Expectation(_parts(table))
+__all__ = ["IncrementalView", "create_incremental_view", "refresh_incremental_views", "run_once"]
 
 
 def create_incremental_view(
@@ -79,13 +45,14 @@ def create_incremental_view(
     """Runs CREATE INCREMENTAL VIEW and returns the view.
 
     `name` is SQL: possibly qualified, back-quoted where needed. `columns`: names, or pairs of name and comment.
-    `schedule`: points made by `at` and `on_demand`, one of the latter by default. `format`: 'parquet' (default) or
+    `schedule`: points made by `at`, `every`, `cron`, `on_change`, `at_progress` and `on_demand`; one of the last by
+    default. `format`: 'parquet' (default) or
     'delta'. `expect`: expectations made by `expected` and `complete`. `policy`: 'AUTO', 'INCREMENTAL', 'STRICT' or
     'FULL'. `deferred`: the first refresh loads the view, not CREATE. `or_replace`: a view of that name gets this query.
     Raises what the statement raises.
     """
     chosen = one_of(POLICIES, policy.upper(), "policy")
-    parts = _parts(name)
+    parts = name_parts(name)
     statement = Create(
         name=parts,
         schedule=tuple(schedule) if schedule is not None else (on_demand(),),
@@ -117,18 +84,44 @@ def refresh_incremental_views(
     return spark.sql(f"REFRESH INCREMENTAL VIEWS{_which(database, pattern)}").collect()
 
 
+def run_once(spark: SparkSession, views: Sequence[str] | None = None) -> builtins.list[Row]:
+    """Fires what is due now of the schedules of all views of the catalog, or of those named, and returns.
+
+    Each view is run at most once; points that were missed make one run. Returns the rows of SHOW REFRESHES that came
+    of it, those of failed runs included. Raises TIDEMILL_NOT_FOUND for a name, and RuntimeError in a Spark Connect
+    client.
+    """
+    from tidemill.driver.attach import jvm_of
+    from tidemill.runtime.scheduler import service
+
+    names = None if views is None else [name_parts(name) for name in views]
+    for name in names or ():
+        spark.sql(f"DESCRIBE INCREMENTAL VIEW {name_text(name)}")  # raises as Spark does
+    return [_row_of(row) for row in service.run_once(jvm_of(spark), names)]
+
+
+def _row_of(run: RunRow) -> Row:
+    """Returns the row of a run as SHOW REFRESHES gives it."""
+    from pyspark.sql import Row
+
+    def counts(known: ChangeCounts | None) -> Row | None:
+        return None if known is None else Row(inserts=known.inserts, deletes=known.deletes)
+
+    cells = {
+        **{name: getattr(run, name) for name, *_ in REFRESH},
+        "methods": list(run.methods),
+        "rows_in": counts(run.rows_in),
+        "rows_out": counts(run.rows_out),
+        "started_at": datetime.fromtimestamp(run.started_at / 1e6),
+        "positions": dict(run.positions),
+    }
+    return Row(**cells)
+
+
 def _which(database: str | None, pattern: str | None) -> str:
     """Returns the clauses that say which views of a database are meant."""
-    where = f" IN {name_text(_parts(database))}" if database is not None else ""
+    where = f" IN {name_text(name_parts(database))}" if database is not None else ""
     return where + (f" LIKE {string_text(pattern)}" if pattern is not None else "")
-
-
-def _parts(name: str) -> tuple[str, ...]:
-    """Returns the parts of a name as SQL writes it."""
-    cursor = Cursor(name)
-    parts = cursor.names()
-    cursor.end()
-    return parts
 
 
 class IncrementalView:
@@ -145,7 +138,7 @@ class IncrementalView:
     @classmethod
     def forName(cls, spark: SparkSession, name: str) -> IncrementalView:  # noqa: N802  # as DeltaTable.forName
         """Returns the view of that name. Raises TIDEMILL_NOT_FOUND or TIDEMILL_NOT_AN_INCREMENTAL_VIEW."""
-        view = cls(spark, _parts(name))
+        view = cls(spark, name_parts(name))
         spark.sql(f"DESCRIBE INCREMENTAL VIEW {view._name}")
         return view
 
@@ -304,7 +297,7 @@ class IncrementalView:
 
     def rename(self, name: str) -> None:
         """ALTER ... RENAME TO: gives the view, and this object, another name in the same database."""
-        parts = _parts(name)
+        parts = name_parts(name)
         self._alter(f"RENAME TO {name_text(parts)}")
         self._parts = parts if len(parts) > 1 else (*self._parts[:-1], *parts)
 

@@ -28,11 +28,6 @@ def test_jar_prints_the_path(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.strip() == str(jar_path())
 
 
-def test_what_comes_later_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["run"]) == 2
-    assert "comes in a later version" in capsys.readouterr().err
-
-
 def test_options_of_spark_sql_are_passed_on() -> None:
     options = cli.spark_sql_options([], ["-e", "SELECT 1", "--conf", "spark.x=a=b", "--master", "local[1]"])
     assert options[-4:] == ["-e", "SELECT 1", "--master", "local[1]"]

@@ -15,8 +15,11 @@ ROOMS = (
     *("plan", "wire", "text", "tvr", "memo", "rule", "settings", "cost"),
     *(f"search.{room}" for room in ("contract", "space", "choose", "keep", "lower", "runs", "service")),
     *("explain", "debug", "sql", "bridge", "sources"),
-    *(f"runtime.{room}" for room in ("storage", "view", "before", "content", "run", "judge", "load", "statements")),
-    *("driver", "calibrate", "notebook", "view", "cli"),
+    *(
+        f"runtime.{room}"
+        for room in ("storage", "view", "before", "content", "run", "scheduler", "judge", "load", "statements")
+    ),
+    *("points", "driver", "calibrate", "notebook", "view", "cli"),
 )
 """Folders, and files that lie in none, from the bottom up: each may import only those before it."""
 PLANNER = ROOMS[ROOMS.index("plan") : ROOMS.index("sql")]

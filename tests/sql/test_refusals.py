@@ -51,7 +51,7 @@ def test_every_row_of_not_yet_is_shown() -> None:
 
 def test_the_first_of_several_is_named() -> None:
     with pytest.raises(TidemillError) as raised:
-        parse("CREATE INCREMENTAL VIEW v STATE BUDGET '0' SCHEDULE (EVERY 1 DAY) FINAL WORK <= 0.1 AS SELECT 1")
+        parse("CREATE INCREMENTAL VIEW v STATE BUDGET '0' SCHEDULE (ON DEMAND) FINAL WORK <= 0.1 AS SELECT 1")
     assert raised.value.parameters["clause"] == "STATE BUDGET"
 
 

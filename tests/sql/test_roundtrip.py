@@ -53,7 +53,7 @@ triggers: st.SearchStrategy[Trigger] = st.one_of(
     st.just(OnDemand()),
     st.builds(OnChange, st.lists(name, max_size=3).map(tuple)),
     st.builds(OnChange, st.lists(name, max_size=3).map(tuple), positive, st.sampled_from(["ROWS", "FILES"])),
-    st.builds(Every, positive, st.sampled_from(["SECONDS", "MINUTES", "HOURS", "DAYS"])),
+    st.builds(Every, st.integers(1, 3650), st.sampled_from(["SECONDS", "MINUTES", "HOURS", "DAYS"])),
     st.builds(Cron, st.sampled_from(["* * * * *", "*/5 0-3 1,15 JAN sun"]), st.sampled_from([None, "UTC", "+05:30"])),
     st.builds(AtProgress, st.floats(0.001, 100)),
 )

@@ -14,11 +14,15 @@ from tidemill.driver.jar import SCALA, jar_path
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidemill.bridge.jvm import Jvm
+    from tidemill.driver.endpoint import Endpoint
+
 EXTENSION = "tidemill.spark.TidemillExtensions"
 DELTA_VERSION = "4.4.0"
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 CATALOG = "spark.sql.catalog.spark_catalog"
+SCHEDULER = "spark.tidemill.scheduler.enabled"
 CODE_CACHE = "spark.sql.codegen.cache.maxEntries"
 # Spark keeps 100 generated classes. The plans of a dozen views have more, and would compile them anew at each refresh:
 # half of a small refresh's CPU.
@@ -74,6 +78,7 @@ def attach(session: SparkSession) -> None:
         )
     if (attached := gateway.__dict__.get("_tidemill_endpoint")) is not None:
         attached.interrupts.install()  # another SparkContext has put PySpark's handler in its place
+        _schedule(attached, session)
         return
     check_version(client)
     _start_callbacks(gateway)
@@ -81,6 +86,30 @@ def attach(session: SparkSession) -> None:
     JavaClass("tidemill.spark.Planner", client).attach(endpoint)
     gateway.__dict__["_tidemill_endpoint"] = endpoint
     endpoint.interrupts.install()
+    _schedule(endpoint, session)
+
+
+def _schedule(endpoint: Endpoint, session: SparkSession) -> None:
+    """Fires the schedules of the application if its settings say so: nothing is loaded for it if they do not."""
+    if session.conf.get(SCHEDULER, "false") != "false":
+        endpoint.schedule(session._jsparkSession)
+
+
+def jvm_of(session: SparkSession) -> Jvm:
+    """Returns the session for calls of the runtime by this process, which becomes its planner if it was not.
+
+    Raises RuntimeError for a session of a Spark Connect client, and for one without Tidemill.
+    """
+    from pyspark import SparkContext
+
+    from tidemill.bridge.jvm import Jvm
+
+    if not hasattr(session, "_jsparkSession"):
+        raise RuntimeError("this needs a session of the driver; a Spark Connect client has none")
+    attach(session)
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    return Jvm(gateway._gateway_client, session._jsparkSession)
 
 
 def _start_callbacks(gateway: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from tidemill.sql import readable
 
 if TYPE_CHECKING:
     from tidemill.monitor.server import Monitor
+    from tidemill.runtime.scheduler.service import Service
 
 ANSWERS = f"{PREFIX}answers"
 READABLE = "readable"
@@ -40,6 +42,26 @@ class Endpoint:
         self._watched = False
         self.monitor: Monitor | None = None
         OBSERVERS.attach(asked_for())
+        self._service: Service | None = None
+        self._guard = threading.Lock()
+
+    def schedule(self, session: JavaObject) -> bool:
+        """Fires the schedules of the session's application from now on, if it is to; returns whether it does.
+
+        They are fired until the application ends. Further calls change nothing.
+        """
+        from tidemill.runtime.before.sessions import planner_settings
+        from tidemill.runtime.scheduler.clock import RealClock
+        from tidemill.runtime.scheduler.service import Service, Span
+
+        jvm = Jvm(self._client, session)
+        with self._guard:
+            if not planner_settings(jvm).scheduler_enabled:
+                return False
+            if self._service is None or self._service.ended.is_set():
+                self._service = Service(jvm, Span(RealClock()))
+                self._service.start()
+            return True
 
     def call(self, session: JavaObject, method: str, request: str) -> str:
         """Answers one call of the JVM. An exception becomes an answer, since py4j would carry only its text."""
@@ -51,6 +73,8 @@ class Endpoint:
     def _answer(self, jvm: Jvm, method: str, request: dict[str, Any]) -> dict[str, Any]:
         sql = request["sql"]
         try:
+            if method == "schedule":
+                return {"ok": self.schedule(jvm.session)}
             if method == "parse":
                 return {"ok": _as_text(jvm, self._parse(sql))}
             if READABLE in (statement := request["statement"]):

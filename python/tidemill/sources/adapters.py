@@ -27,10 +27,14 @@ ADAPTERS: Mapping[SourceKind, Adapter] = {
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """A source's present position (None: it has none), and its change since an earlier position."""
+    """A source's present position (None: it has none), and its change since an earlier position.
+
+    `new_files`: the number of data files that came since then; None if it is not known.
+    """
 
     position: Position
     change: SourceChange
+    new_files: float | None = None
 
 
 def adapter(source: Source) -> Adapter:
@@ -60,7 +64,11 @@ def pin(
     answer = jvm.invoke("pin", {**asked, "query": query})
     positions = [_counted(*p) for p in zip(old, answer["positions"], answer["changes"], strict=True)]
     pinned = [
-        Pinned(now, replace(adapter(source).change(source, before, now, summary), files=_files(now)))
+        Pinned(
+            now,
+            replace(adapter(source).change(source, before, now, summary), files=_files(now)),
+            None if before is None or now is None else adapter(source).new_files(before, now, summary),
+        )
         for source, before, now, summary in zip(sources, old, positions, answer["changes"], strict=True)
     ]
     return [
@@ -110,6 +118,11 @@ def warnings(source: Source, period: float | None) -> Iterator[str]:
 def tells_changes(source: Source) -> bool:
     """Returns True if runs over this source can be incremental. Constants count, for they never change."""
     return adapter(source).tells_changes or bool(source.get("constant"))
+
+
+def mark(position: Position) -> str:
+    """Returns a short text that tells the position from every other one of its source; empty without a position."""
+    return ADAPTERS[_kind(position)].mark(position) if position is not None else ""
 
 
 def describe_position(position: Position) -> str:

@@ -25,6 +25,8 @@ class Adapter(Protocol):
 
     tells_changes: bool
     """True if runs over it can be incremental. If not, REFRESH POLICY INCREMENTAL gives SOURCE_WITHOUT_CHANGES."""
+    counts: frozenset[str]
+    """What ON CHANGE ... AFTER can count of its changes: `ROWS`, `FILES`."""
 
     def size(self, source: Source, position: Position) -> tuple[float | None, float | None]:
         """Returns rows and bytes of the snapshot at the position; None where unknown."""
@@ -51,6 +53,14 @@ class Adapter(Protocol):
 
         `period`: seconds that may lie between two runs; None if no clock fires them.
         """
+        ...
+
+    def mark(self, position: Position) -> str:
+        """Returns a short text that tells the position from every other one of the source."""
+        ...
+
+    def new_files(self, old: Position, new: Position, summary: Summary | None) -> float | None:
+        """Returns the number of data files that came between two positions; None if it is not known."""
         ...
 
     def text(self, position: Position) -> str:

@@ -20,6 +20,7 @@ class ClockSource:
     """See above. Any moment can be read, since what it shows is written in the position."""
 
     tells_changes = True
+    counts = frozenset({"ROWS", "FILES"})  # there is nothing to count
 
     @staticmethod
     def now() -> int:
@@ -43,6 +44,12 @@ class ClockSource:
 
     def warnings(self, source: Source, period: float | None) -> Iterator[str]:
         yield from ()
+
+    def mark(self, position: Position) -> str:
+        return ""
+
+    def new_files(self, old: Position, new: Position, summary: Summary | None) -> float | None:
+        return 0.0
 
     def text(self, position: Position) -> str:
         return datetime.fromtimestamp(position["clock"] / 1e6, UTC).isoformat(sep=" ", timespec="microseconds")

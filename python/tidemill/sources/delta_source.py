@@ -14,6 +14,7 @@ class DeltaSource(RecordedSource):
     """
 
     number = "version"
+    counts = frozenset({"ROWS", "FILES"})
 
     def expects_direct(self, source: Source) -> bool:
         return bool(source.get("feed"))

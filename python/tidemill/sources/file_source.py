@@ -6,6 +6,8 @@ are many files). New files are insertions.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -26,6 +28,7 @@ class FileSource:
     """
 
     tells_changes = True
+    counts = frozenset({"FILES"})
 
     def size(self, source: Source, position: Position) -> tuple[float | None, float | None]:
         """Returns rows and bytes: bytes as listed, rows as footers tell them, else by the catalog's last count in
@@ -78,6 +81,22 @@ class FileSource:
                 f"the columns of {source['name']} were guessed from the files there now: a file with other columns"
                 " will make refreshes fail with TIDEMILL_SCHEMA_CHANGED. A table over the path fixes them."
             )
+
+    def mark(self, position: Position) -> str:
+        digest = hashlib.sha256(str(position.get("id")).encode())
+        for page in sorted(position["pages"]):
+            digest.update(page.encode())
+        digest.update(json.dumps(position.get("partitions")).encode())
+        return digest.hexdigest()[:32]
+
+    def new_files(self, old: Position, new: Position, summary: Summary | None) -> float | None:
+        before, now = _differing(old, new)
+        return float(sum(before.get(path) != stamp for path, stamp in now.items()))
+
+    def oldest(self, old: Position, new: Position) -> int | None:
+        """Returns when the oldest file was written that came between two positions (epoch milliseconds)."""
+        before, now = _differing(old, new)
+        return min((int(stamp[1]) for path, stamp in now.items() if before.get(path) != stamp), default=None)
 
     def text(self, position: Position) -> str:
         """Returns number of files, bytes and latest time (epoch milliseconds): a listing is too long for a cell."""

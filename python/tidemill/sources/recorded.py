@@ -12,6 +12,7 @@ class RecordedSource:
     """A source whose own log tells the changes between two numbers; `number` is the field of a position with them."""
 
     tells_changes = True
+    counts = frozenset({"ROWS"})
     number: str
 
     def size(self, source: Source, position: Position) -> tuple[float | None, float | None]:
@@ -67,6 +68,12 @@ class RecordedSource:
 
     def warnings(self, source: Source, period: float | None) -> Iterator[str]:
         yield from ()
+
+    def mark(self, position: Position) -> str:
+        return f"{position.get('id')} {position[self.number]}"
+
+    def new_files(self, old: Position, new: Position, summary: Summary | None) -> float | None:
+        return None if summary is None else summary.get("files")
 
     def text(self, position: Position) -> str:
         return str(position[self.number])

@@ -18,6 +18,7 @@ class StaticSource:
     """
 
     tells_changes = False
+    counts = frozenset({"ROWS", "FILES"})  # there is nothing to count
 
     def size(self, source: Source, position: Position) -> tuple[float | None, float | None]:
         return size_known(source)
@@ -38,6 +39,12 @@ class StaticSource:
                 f"{source['name']} cannot tell its changes ({source.get('reason')}): every refresh will be full, with"
                 " the reason NOT_INCREMENTAL."
             )
+
+    def mark(self, position: Position) -> str:
+        return ""
+
+    def new_files(self, old: Position, new: Position, summary: Summary | None) -> float | None:
+        return 0.0
 
     def text(self, position: Position) -> str:
         return ""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from tidemill.errors import TidemillError
 from tidemill.sql.cursor import TextRange
-from tidemill.sql.statements import AtTime, Create
+from tidemill.sql.statements import Create
 
 # Clause -> what to do instead; full sentences.
 NOT_YET: Mapping[str, str] = {
@@ -17,10 +17,6 @@ NOT_YET: Mapping[str, str] = {
     "FINAL WORK": "Leave the clause out.",
     "TOTAL WORK": "Leave the clause out.",
     "STATE BUDGET": "Leave the clause out.",
-    "ON CHANGE": "Use ON DEMAND and run REFRESH INCREMENTAL VIEW when data has arrived.",
-    "AT PROGRESS": "Use AT or ON DEMAND.",
-    "EVERY": "Use ON DEMAND and run REFRESH INCREMENTAL VIEW from a scheduler of your own.",
-    "CRON": "Use ON DEMAND and run REFRESH INCREMENTAL VIEW from a scheduler of your own.",
     "ITERATE": "Write a query instead.",
     "SAMPLE": "Leave the clause out to verify all rows.",
     "ALTER INCREMENTAL VIEW ... SET FINAL WORK": "Drop the view and create it again.",
@@ -42,8 +38,6 @@ def not_in_effect(statement: Create) -> tuple[tuple[str, str], ...]:
     CREATE gives a warning for each, and DESCRIBE shows it as `not in effect`.
     """
     found: list[tuple[str, str]] = []
-    if any(isinstance(point.trigger, AtTime) for point in statement.schedule):
-        found.append(("AT", "The clock does not fire AT points yet: run them with REFRESH INCREMENTAL VIEW ... AT n."))
     complete = statement.expect and all(expected.rows is None for expected in statement.expect)
     if complete and all(point.output for point in statement.schedule):
         found.append(("EXPECT", "COMPLETE is for points without output, and the schedule has none."))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from itertools import pairwise
 from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
 
 from tidemill.errors import TidemillError
 from tidemill.sql.cursor import Cursor, TextRange
@@ -14,7 +17,9 @@ from tidemill.sql.statements import AtProgress, AtTime, Cron, Every, OnChange, O
 DAY = 86400
 _CLOCK = re.compile(r"([0-9]{2}):([0-9]{2})(?::([0-9]{2}))?")
 _UNITS = {"SECOND": "SECONDS", "MINUTE": "MINUTES", "HOUR": "HOURS", "DAY": "DAYS"}
+UNITS = tuple(_UNITS.values())
 _SECONDS = {"SECONDS": 1, "MINUTES": 60, "HOURS": 3600, "DAYS": DAY}
+_LONGEST = 3650 * DAY
 _OFFSET = re.compile(r"[+-](0?[0-9]|1[0-8]):[0-5][0-9]")
 
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
@@ -99,6 +104,15 @@ def second_of_day(text: str) -> int:
     return total
 
 
+def seconds_of(count: int, unit: str) -> int:
+    """Returns the seconds of an interval as EVERY gives it.
+
+    >>> seconds_of(2, "HOURS")
+    7200
+    """
+    return count * _SECONDS[unit]
+
+
 def _read_point(cursor: Cursor) -> Point:
     start = cursor.peek().start
     trigger = _read_trigger(cursor)
@@ -123,32 +137,20 @@ def _read_point(cursor: Cursor) -> Point:
 
 
 def _read_trigger(cursor: Cursor) -> Trigger:
-    start = cursor.peek().start
-    if cursor.take("ON", "DEMAND"):
-        return OnDemand()
-    if cursor.take("ON", "CHANGE"):
-        trigger: Trigger = _on_change(cursor)
-        cursor.mark("ON CHANGE", cursor.since(start))
-    elif cursor.take("AT", "PROGRESS"):
+    if cursor.take("AT", "PROGRESS"):
         percent = cursor.number()
         cursor.expect("PERCENT")
-        trigger = AtProgress(percent)
-        cursor.mark("AT PROGRESS", cursor.since(start))
-    elif cursor.take("AT"):
+        return AtProgress(percent)
+    if cursor.take("AT"):
         return _at_time(cursor)
-    elif cursor.take("EVERY"):
+    if cursor.take("EVERY"):
         count = cursor.integer()
-        trigger = Every(count, _read_unit(cursor))
-        cursor.mark("EVERY", cursor.since(start))
-    elif cursor.take("CRON"):
+        return Every(count, _read_unit(cursor))
+    if cursor.take("CRON"):
         expression = cursor.string()
-        zone = cursor.string() if cursor.take("AT", "TIME", "ZONE") else None
-        trigger = Cron(expression, zone)
-        cursor.mark("CRON", cursor.since(start))
-    else:
-        triggers = (("ON", "DEMAND"), ("ON", "CHANGE"))
-        cursor.choice(triggers, "ON DEMAND, ON CHANGE, AT, EVERY or CRON")
-    return trigger
+        return Cron(expression, cursor.string() if cursor.take("AT", "TIME", "ZONE") else None)
+    words = cursor.choice((("ON", "DEMAND"), ("ON", "CHANGE")), "ON DEMAND, ON CHANGE, AT, EVERY or CRON")
+    return OnDemand() if words == ("ON", "DEMAND") else _on_change(cursor)
 
 
 def _read_unit(cursor: Cursor) -> str:
@@ -200,7 +202,7 @@ def longest_gap(points: Sequence[Point]) -> float | None:
     due = [point.trigger for point in points if point.output]
     times = sorted({t.second % DAY for t in due if isinstance(t, AtTime)})
     gaps = [max(b - a for a, b in pairwise([*times, times[0] + DAY]))] if times else []
-    gaps += [t.count * _SECONDS[t.unit] for t in due if isinstance(t, Every)]
+    gaps += [seconds_of(t.count, t.unit) for t in due if isinstance(t, Every)]
     return min(gaps, default=None)
 
 
@@ -211,6 +213,8 @@ def _wrong(trigger: Trigger) -> str | None:
             return f"second {second} is not within a day"
         case Every(count) if count <= 0:
             return "EVERY needs a number greater than 0"
+        case Every(count, unit) if seconds_of(count, unit) > _LONGEST:
+            return "EVERY takes at most 3650 days"
         case OnChange(_, int(count)) if count <= 0:
             return "AFTER needs a number greater than 0"
         case AtProgress(percent) if not 0 < percent <= 100:
@@ -227,6 +231,10 @@ def _wrong_cron(expression: str) -> str | None:
     for text, (name, least, greatest, names) in zip(parts, _CRON_FIELDS, strict=True):
         if not all(_cron_item(item, least, greatest, names) for item in text.split(",")):
             return f"'{text}' is not valid for the {name} of a cron expression"
+    try:
+        CronSim(expression, datetime(2000, 1, 1))
+    except CronSimError:
+        return f"the cron expression '{expression}' names days that no month has"
     return None
 
 

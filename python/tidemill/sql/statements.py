@@ -237,8 +237,11 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class SetSchedule:
+    """`at`: when it was said (epoch microseconds), which the runtime fills in."""
+
     kind: ClassVar[str] = "set_schedule"
     schedule: tuple[Point, ...]
+    at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +304,10 @@ class RenameTo:
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
+    """`reason`: why the scheduler said it, after a view has failed too often; None: a user did."""
+
     kind: ClassVar[str] = "suspend"
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from tidemill.plan.datatype import DataType
 from tidemill.runtime.before import analysis, graph, sessions
 from tidemill.runtime.before.foresight import foreseen
 from tidemill.runtime.run.occasion import Occasion
+from tidemill.runtime.scheduler import watch
 from tidemill.runtime.view import arrivals
 from tidemill.runtime.view.definition import ViewColumn
 from tidemill.sql.codec import to_json
@@ -73,7 +74,7 @@ def drafted(jvm: Jvm, statement: Create, name: tuple[str, ...]) -> Iterator[Draf
     """Analyses the statement's query under the caller's settings; the analysis lasts as long as the block.
 
     Raises TIDEMILL_TEMPORARY_OBJECT, TIDEMILL_NON_DETERMINISTIC, TIDEMILL_COLUMN_MISMATCH, TIDEMILL_INVALID_CLAUSE
-    (EXPECT), RECURSIVE_VIEW, and Spark's own errors.
+    (EXPECT), TIDEMILL_INVALID_SCHEDULE (ON CHANGE), RECURSIVE_VIEW, and Spark's own errors.
     """
     occasion = Occasion.now(jvm, len(statement.schedule), "CREATE")
     captured = sessions.captured(jvm)
@@ -82,6 +83,7 @@ def drafted(jvm: Jvm, statement: Create, name: tuple[str, ...]) -> Iterator[Draf
     with analysis.analysed(working, statement.query, captured["catalog"], captured["namespace"]) as found:
         analysis.check_findings(found, statement.policy)
         arrivals.expectations(statement.expect, captured["namespace"], (s["name"] for s in found["sources"]))
+        watch.check_triggers(statement.schedule, found["sources"], captured["namespace"])
         graph.refuse_cycle(jvm, name, found["sources"])
         cased = working.session.conf().get(CASE_SENSITIVE) == "true"
         columns = _columns(statement, found, name, cased=cased)

@@ -22,7 +22,7 @@ from tidemill.runtime.run.occasion import publish
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import UndecidedError, child
 from tidemill.runtime.view import leases, views
-from tidemill.runtime.view.arrivals import moved
+from tidemill.runtime.view.arrivals import moved, places
 from tidemill.runtime.view.catalog import CatalogEntry
 from tidemill.runtime.view.definition import DEFINITIONS, Definition
 from tidemill.runtime.view.record import RunRecord
@@ -67,7 +67,7 @@ def alter_query(jvm: Jvm, view: View, query: str, sql: str, warnings: list[str])
 def _switch(jvm: Jvm, view: View, draft: Draft, sql: str) -> None:
     # Readers whose catalog entry has the old columns read the run before this one, so that run must be published.
     view.publish_if_behind()
-    old = view.definition
+    old, now = view.definition, draft.occasion.started_at
     definition = Definition(
         id=old.id,
         name=old.name,
@@ -78,6 +78,7 @@ def _switch(jvm: Jvm, view: View, draft: Draft, sql: str) -> None:
         number=_next_number(view),
         takes_in=views.newest_amendment(view),
         deletion_vectors=old.deletion_vectors,
+        point_times={name: old.points_since.get(name, now) for name in places(draft.statement.schedule)},
         **draft.fields(),
     )
     settings = sessions.planner_settings(jvm)

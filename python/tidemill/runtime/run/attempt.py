@@ -18,7 +18,8 @@ from tidemill.plan.keyed import keyed_fields
 from tidemill.plan.query import count_field
 from tidemill.recent import Recent
 from tidemill.runtime.before.situation import Situation
-from tidemill.runtime.content import leaving, mark
+from tidemill.runtime.content import leaving
+from tidemill.runtime.content import mark as marking
 from tidemill.runtime.content.apply import Delta, apply_delta, is_small
 from tidemill.runtime.content.jobs import SparkJobs
 from tidemill.runtime.content.leaving import ResultColumn
@@ -32,13 +33,15 @@ from tidemill.runtime.storage.files import UndecidedError
 from tidemill.runtime.storage.stage import Stage
 from tidemill.runtime.view import leases
 from tidemill.runtime.view.arrivals import Arrived
+from tidemill.runtime.view.fired import NOTHING_FIRED, Fired
 from tidemill.runtime.view.history import ChangeCounts, RunRow
 from tidemill.runtime.view.record import File, RunRecord, StoredPiece, StoredState
 from tidemill.runtime.view.views import Lost, View
 from tidemill.search.contract.past import NOTHING_PAST, Past, PastRun
 from tidemill.search.contract.run_kinds import RunKind
 from tidemill.search.contract.run_plan import RunPlan, StateSpec
-from tidemill.sources.adapters import check_undisturbed
+from tidemill.sources.adapters import check_undisturbed, mark
+from tidemill.sql.statements import OnChange
 
 _WARM: Recent[tuple[str, str], bool] = Recent(most=10_000)
 """The kinds of runs that this process has executed, by the locations of views."""
@@ -191,6 +194,7 @@ def run_without_output(jvm: Jvm, view: View, situation: Situation, occasion: Occ
         delta=(),
         compacted=(),
         arrived=situation.arrived(view.definition.create.schedule, occasion.point),
+        fired=_fired(view, situation, occasion),
     )
     record = with_split(jvm, view, record, occasion)
     with jvm.walls.part("commit"):
@@ -304,6 +308,7 @@ def _held_back(run: _Executed, occasion: Occasion) -> RunRecord:
         fingerprint=before.fingerprint if before.filled else run.situation.fingerprint,
         functions=before.functions if before.filled else run.situation.functions,
         arrived=run.arrived(occasion),
+        fired=_fired(run.view, run.situation, occasion),
     )
     return replace(record, row=replace(row, state_bytes=record.state_bytes))
 
@@ -335,7 +340,7 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
         delta = Delta(outcome.delta.files, rows_out.inserts, rows_out.deletes, count, left, found)
         content = _rows(head.files) if head.rows is None else head.rows
         partitions = view.definition.create.partitioned_by
-        marks = view.definition.marks_rows and mark.pays(delta.deletes, content)
+        marks = view.definition.marks_rows and marking.pays(delta.deletes, content)
         vectors = stage.vectors if marks else None
         applied = apply_delta(run.execution, columns, keys, head.files, delta, stage.data(), partitions, vectors)
         data = (*applied.kept, *run.moved(applied.added))
@@ -362,7 +367,18 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
         chosen=plan.chosen,
         rows=rows,
         past=_past(run, row),
+        fired=_fired(view, situation, occasion),
     )
+
+
+def _fired(view: View, situation: Situation, occasion: Occasion) -> Fired:
+    """Returns what of the schedule was dealt with after the run."""
+    before = view.head.fired if view.head is not None else NOTHING_FIRED
+    points = view.definition.create.schedule
+    watches = any(isinstance(point.trigger, OnChange) for point in points)
+    seen = {s.name: mark(s.position) for s in situation.sources_at()} if watches else {}
+    ended = view.next_run if occasion.point == len(points) else before.ended
+    return replace(before.then(occasion.deals), seen=seen, ended=ended)
 
 
 def _past(run: _Executed, row: RunRow) -> Past:

@@ -10,6 +10,7 @@ from tidemill.bridge.jvm import Jvm
 from tidemill.bridge.walls import NANOSECONDS, Part
 from tidemill.runtime.run import reports
 from tidemill.runtime.view import split
+from tidemill.runtime.view.fired import NOTHING_FIRED, Fired
 from tidemill.runtime.view.record import RunRecord
 from tidemill.runtime.view.split import StepSpent
 from tidemill.runtime.view.views import View
@@ -21,7 +22,7 @@ class Occasion:
     """The cause of a run: number of the point, its trigger as in SHOW REFRESHES, and the time (epoch microseconds).
 
     `began`: the same by the clock that durations are measured with, in nanoseconds. `walls`: the nanoseconds of parts
-    that its thread had spent before.
+    that its thread had spent before. `deals`: with what of the schedule the run deals; nothing if a user asked for it.
     """
 
     point: int
@@ -29,6 +30,7 @@ class Occasion:
     started_at: int
     began: int
     walls: Mapping[Part, int]
+    deals: Fired = NOTHING_FIRED
 
     @staticmethod
     def now(jvm: Jvm, point: int, trigger: str) -> Occasion:

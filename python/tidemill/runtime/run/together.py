@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from tidemill.bridge.jvm import JobCost, Jvm, JvmFailure
 from tidemill.errors import TidemillError
@@ -34,19 +34,47 @@ PATIENCE = 0.2
 """Seconds after which the statement looks if it was cancelled, while runs are under way."""
 
 
+Wants: TypeAlias = Callable[[ViewNode], RunOptions | None]
+"""Tells how a view is to be run, right before it is; None: it is left as it is, and has no row."""
+
+
+def _last_point(node: ViewNode) -> RunOptions | None:
+    return RunOptions(Occasion.now(node.jvm, len(node.view.definition.create.schedule), "MANUAL"))
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """The manner in which views are refreshed together.
+
+    `on_old`: a view that reads one that failed is run all the same, over the last output of that one.
+    """
+
+    wants: Wants = _last_point
+    on_old: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One row per view, each after those that it reads; and of those that failed, by qualified name, the message."""
+    """By location, the row of each view, each after those that it reads; and of those that failed, the error."""
 
-    rows: Sequence[RunRow]
-    failures: Mapping[str, str]
+    by_view: Mapping[str, RunRow]
+    failed: Mapping[str, Failed]
+
+    @property
+    def rows(self) -> Sequence[RunRow]:
+        return list(self.by_view.values())
+
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """The messages of those that failed, by qualified name."""
+        return {_text(failure.name): failing.message(failure.error) for failure in self.failed.values()}
 
 
-def refreshed(jvm: Jvm, entries: Sequence[CatalogEntry]) -> Answer:
-    """Refreshes the views of catalog entries, each at its last point.
+def refreshed(jvm: Jvm, entries: Sequence[CatalogEntry], manner: Manner = Manner()) -> Answer:  # frozen
+    """Refreshes the views of catalog entries, by default each at its last point because the user asks for it.
 
     A view that reads one that failed is not run; its reason names that one. Views that are read but are not among the
-    entries stay as they are. Suspended views are refreshed, because the user asks for it.
+    entries stay as they are. Suspended views are refreshed, too.
 
     Raises TIDEMILL_SOURCE_MOVED if the sources cannot be pinned together, and the error of a cancelled job, or
     OPERATION_CANCELED, if the statement was cancelled: runs that are under way then end, and no other begins.
@@ -56,12 +84,18 @@ def refreshed(jvm: Jvm, entries: Sequence[CatalogEntry]) -> Answer:
     most = settings.side_by_side if jvm.has_threads else 1
     each = map if most == 1 else partial(_in_threads, jvm, most)
     for _ in range(ATTEMPTS):
-        with graph.opened_each(jvm, entries, stop.is_set, each) as (nodes, failed):
+        with graph.opened_each(jvm, entries, stop.is_set, each) as (opened, failed):
+            nodes = [_without(node, failed) for node in opened] if manner.on_old else opened
             positions, moved = _pinned_each(jvm, nodes, failed)
             if moved is None:
                 sound = [node for node in nodes if node.view.location not in failed]
-                return _Together(jvm, sound, positions, settings, occasion, dict(failed), stop, most).run()
+                return _Together(jvm, sound, positions, settings, occasion, dict(failed), stop, most, manner).run()
     raise TidemillError("TIDEMILL_SOURCE_MOVED", {"view": ", ".join(_text(e.name) for e in entries), "source": moved})
+
+
+def _without(node: ViewNode, failed: Mapping[str, Failed]) -> ViewNode:
+    """Returns the node with those of its upstream views that are refreshed with it; others stay as they are."""
+    return replace(node, upstream={n: location for n, location in node.upstream.items() if location not in failed})
 
 
 def _pinned_each(jvm: Jvm, nodes: Sequence[ViewNode], failed: dict[str, Failed]) -> tuple[Pins, str | None]:
@@ -89,6 +123,7 @@ class _Together:
     failed: dict[str, Failed]
     stop: threading.Event
     most: int
+    manner: Manner
     done: dict[str, RunOutcome] = field(default_factory=dict)
     begun: dict[str, Occasion] = field(default_factory=dict)
     rows: dict[str, RunRow] = field(default_factory=dict)
@@ -100,15 +135,14 @@ class _Together:
             # What it took to pin the sources is no view's own: the first one has it, so that the sum is right.
             self.nodes[0].jvm.spent.add(self.jvm.spent.take())
             self._run_all(_heights(self.nodes))
-        failures = {_text(failure.name): failing.message(failure.error) for failure in self.failed.values()}
-        return Answer([self.rows[location] for location in self._order()], failures)
+        return Answer({location: self.rows[location] for location in self._order()}, self.failed)
 
     def _run_all(self, heights: Mapping[str, int]) -> None:
         waiting = sorted(self.nodes, key=lambda node: -heights[node.view.location])
-        running: dict[Future[RunOutcome], ViewNode] = {}
+        running: dict[Future[RunOutcome | None], ViewNode] = {}
         cancelled: Exception | None = None
         with ThreadPoolExecutor(self.most) as pool:
-            submit: Callable[[ViewNode], Future[RunOutcome]] = partial(_here, self._refresh)
+            submit: Callable[[ViewNode], Future[RunOutcome | None]] = partial(_here, self._refresh)
             if self.most > 1:
                 work = _in_thread(self.jvm, self._refresh)
                 submit = lambda node: pool.submit(work, node)  # noqa: E731
@@ -129,14 +163,14 @@ class _Together:
     def _begin(
         self,
         waiting: Sequence[ViewNode],
-        running: dict[Future[RunOutcome], ViewNode],
-        submit: Callable[[ViewNode], Future[RunOutcome]],
+        running: dict[Future[RunOutcome | None], ViewNode],
+        submit: Callable[[ViewNode], Future[RunOutcome | None]],
     ) -> list[ViewNode]:
         """Begins the runs of views whose upstream views are done. Returns those that still wait."""
         left: list[ViewNode] = []
         for node in waiting:
             below = set(node.upstream.values())
-            if broken := next((self.failed[u] for u in node.upstream.values() if u in self.failed), None):
+            if broken := next((self.failed[u] for u in below if u in self.failed and u not in self.done), None):
                 names = (_text(broken.name), node.view.definition.qualified)
                 self._fail(node, UpstreamFailedError(*names, failing.message(broken.error)))
             elif below <= self.done.keys() and len(running) < self.most and not self.stop.is_set():
@@ -146,26 +180,30 @@ class _Together:
         # A view above one that was found to be broken just now may stand before it.
         return left if len(left) == len(waiting) or running else self._begin(left, running, submit)
 
-    def _refresh(self, node: ViewNode) -> RunOutcome:
+    def _refresh(self, node: ViewNode) -> RunOutcome | None:
         view = node.view
-        occasion = Occasion.now(node.jvm, len(view.definition.create.schedule), "MANUAL")
-        self.begun[view.location] = occasion
-        failing.begins(view, occasion)
+        wanted = self.manner.wants(node)
+        if wanted is None:
+            return None
+        self.begun[view.location] = wanted.occasion
+        failing.begins(view, wanted.occasion)
         with node.jvm.walls.part("opening"):
             view.publish_if_behind()
         situation = pins.surveyed(node, self.positions, self.done, self.settings, dry=False)
-        return perform.perform(node.jvm, node.working, view, situation, RunOptions(occasion))
+        return perform.perform(node.jvm, node.working, view, situation, wanted)
 
-    def _ended(self, node: ViewNode, future: Future[RunOutcome]) -> Exception | None:
+    def _ended(self, node: ViewNode, future: Future[RunOutcome | None]) -> Exception | None:
         """Takes down how a run ended. Returns its error if that says that the statement was cancelled."""
         error = future.exception()
         if error is None:
-            self.done[node.view.location] = future.result()
-            self.rows[node.view.location] = future.result().row
+            outcome = future.result()
+            self.done[node.view.location] = outcome or _as_it_was(node)
+            if outcome is not None:
+                self.rows[node.view.location] = outcome.row
             return None
         if not isinstance(error, Exception):
             raise error
-        if _says_cancelled(error):
+        if says_cancelled(error):
             self._note(node, error)
             return error
         if not isinstance(error, (TidemillError, JvmFailure)):
@@ -176,6 +214,8 @@ class _Together:
     def _fail(self, node: ViewNode, error: Exception) -> None:
         location = node.view.location
         self.failed[location] = Failed(node.view.definition.name, error, node.view)
+        if self.manner.on_old and node.view.head is not None and node.view.head.filled:
+            self.done[location] = _as_it_was(node)
         self.rows[location] = self._note(node, error)
 
     def _note(self, node: ViewNode, error: Exception) -> RunRow:
@@ -199,6 +239,12 @@ class _Together:
         return sorted(self.rows, key=lambda location: (heights.get(location, 0), self.rows[location].view))
 
 
+def _as_it_was(node: ViewNode) -> RunOutcome:
+    """Returns the outcome of a view without a run, for those that read it."""
+    row = RunRow(None, node.view.definition.qualified, None, "", "NO_DATA")
+    return RunOutcome(row, node.view.head)
+
+
 def _in_thread(jvm: Jvm, work: Callable[[T], R]) -> Callable[[T], R]:
     """Returns `work` for threads of a pool, whose jobs then are the caller's."""
     properties = jvm.thread_properties()
@@ -216,9 +262,9 @@ def _in_threads(jvm: Jvm, most: int, work: Callable[[T], R], items: Iterable[T])
         return list(pool.map(_in_thread(jvm, work), items))
 
 
-def _here(work: Callable[[ViewNode], RunOutcome], node: ViewNode) -> Future[RunOutcome]:
+def _here(work: Callable[[ViewNode], RunOutcome | None], node: ViewNode) -> Future[RunOutcome | None]:
     """Does the work at once, in the calling thread."""
-    future: Future[RunOutcome] = Future()
+    future: Future[RunOutcome | None] = Future()
     try:
         future.set_result(work(node))
     except Exception as error:
@@ -257,7 +303,8 @@ def _circle(node: ViewNode) -> dict[str, object]:
     return {"viewIdent": name, "newPath": name}
 
 
-def _says_cancelled(error: Exception) -> bool:
+def says_cancelled(error: Exception) -> bool:
+    """Returns True if an error says that the work was cancelled."""
     match error:
         case TidemillError():
             return error.condition == "OPERATION_CANCELED"

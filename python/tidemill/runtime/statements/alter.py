@@ -10,17 +10,20 @@ from tidemill.errors import TidemillError
 from tidemill.runtime.before import analysis, graph, planning, sessions
 from tidemill.runtime.before.foresight import foreseen_of
 from tidemill.runtime.load.replace import alter_query
-from tidemill.runtime.view import arrivals, catalog, views
+from tidemill.runtime.scheduler import watch
+from tidemill.runtime.view import arrivals, catalog, notes, views
 from tidemill.runtime.view.views import View
 from tidemill.sql.statements import (
     Action,
     Alter,
     RenameTo,
+    Resume,
     SetComment,
     SetExpect,
     SetPolicy,
     SetProperties,
     SetQuery,
+    SetSchedule,
     UnsetProperties,
 )
 
@@ -45,6 +48,8 @@ def alter(jvm: Jvm, statement: Alter, sql: str, warnings: list[str]) -> list[lis
             warnings += foreseen_of(jvm, view, action)
             views.amend(view, _dated(view, action))
             _tell_readers(view, action)
+            if isinstance(action, Resume):
+                notes.forgive(view)
     return []
 
 
@@ -78,6 +83,8 @@ def _check(jvm: Jvm, view: View, action: Action) -> None:
                 analysis.check_findings(document, "AUTO")
         case SetExpect(expect):
             arrivals.expectations(expect, view.definition.namespace, (s["name"] for s in view.definition.sources))
+        case SetSchedule(schedule, _):
+            watch.check_triggers(schedule, view.definition.sources, view.definition.namespace)
         case SetProperties():
             view.amended(action).result.check()
         case UnsetProperties(keys, if_exists) if not if_exists:

@@ -7,12 +7,14 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.runtime.before.analysis import type_text
-from tidemill.runtime.view import views
+from tidemill.runtime.scheduler.progress import progress
+from tidemill.runtime.scheduler.watch import WATCHED
+from tidemill.runtime.view import notes, views
 from tidemill.runtime.view.views import View
 from tidemill.sources.adapters import describe_position
 from tidemill.sql.not_yet import not_in_effect
 from tidemill.sql.render import expect_text, schedule_text
-from tidemill.sql.statements import Describe
+from tidemill.sql.statements import AtProgress, Describe
 
 DescribeRow = tuple[str, str, str | None]
 
@@ -21,14 +23,45 @@ def describe(jvm: Jvm, statement: Describe) -> list[list[Any]]:
     """Returns rows col_name, data_type, comment. Raises TIDEMILL_NOT_FOUND, TIDEMILL_NOT_AN_INCREMENTAL_VIEW."""
     view = views.find(jvm, statement.name)
     lines: list[DescribeRow] = [(c.name, type_text(c.type), c.comment) for c in view.definition.columns]
-    ignored = not_in_effect(view.definition.create)
+    ignored = [*not_in_effect(view.definition.create), *_never_reached(view)]
     lines += _partitions(view)
     if statement.extended:
         lines += _extended(view)
     if ignored:
         lines += [("", "", None), ("# Clauses", "", None)]
         lines += [(clause, "not in effect", text) for clause, text in ignored]
+    lines += _troubles(view)
     return [list(line) for line in lines]
+
+
+def _never_reached(view: View) -> Iterator[tuple[str, str]]:
+    """Yields AT PROGRESS if nobody knows yet what a cycle brings."""
+    definition = view.definition
+    if any(isinstance(point.trigger, AtProgress) for point in definition.create.schedule):
+        names = [str(s["name"]) for s in definition.sources if s["kind"] in WATCHED]
+        if progress(view.outlook(), names) is None:
+            yield "AT PROGRESS", "It fires once EXPECT tells the rows of all tables, or one cycle has ended."
+
+
+def _troubles(view: View) -> Iterator[DescribeRow]:
+    """Yields what has gone wrong lately."""
+    note = notes.read(view)
+    failing = note.failing_at(view.head.run if view.head is not None else -1)
+    because = view.definition.suspended_because
+    if failing is None and note.early is None and because is None:
+        return
+    yield "", "", None
+    yield "# Failures", "", None
+    if because is not None:
+        yield "Suspended", because, "ALTER INCREMENTAL VIEW ... RESUME has it tried again"
+    elif failing is not None:
+        yield (
+            "Failing",
+            failing.reason,
+            f"{failing.count} times; it is tried again {_utc(round(failing.retry_at * 1e6))}",
+        )
+    if note.early is not None:
+        yield "Nothing Done Early", note.early, None
 
 
 def _partitions(view: View) -> Iterator[DescribeRow]:

@@ -7,8 +7,13 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from tidemill.bridge.jvm import Jvm
-from tidemill.runtime.view import catalog, failures, views
+from tidemill.bridge.jvm import Jvm, JvmFailure
+from tidemill.errors import TidemillError
+from tidemill.runtime.scheduler import agendas
+from tidemill.runtime.scheduler.clock import RealClock
+from tidemill.runtime.scheduler.due import next_after
+from tidemill.runtime.scheduler.lag import lag_seconds
+from tidemill.runtime.view import catalog, failures, notes, views
 from tidemill.runtime.view.catalog import CatalogEntry
 from tidemill.runtime.view.history import RunRow
 from tidemill.sql.render import create_text
@@ -20,20 +25,31 @@ UNREADABLE = "UNREADABLE"
 
 
 def show_views(jvm: Jvm, statement: ShowViews) -> list[list[Any]]:
-    """Returns rows namespace, viewName, status, policy, lastRun, lastOutputAt, by name."""
+    """Returns rows namespace, viewName, status, policy, lastRun, lastOutputAt, lastKind, lastReason, nextPointAt,
+    lagSeconds, by name."""
     found = catalog.views_in(jvm, statement.database, statement.pattern)
     return [[*entry.name[-2:], *_state_of(jvm, entry)] for entry in found]
 
 
 def _state_of(jvm: Jvm, entry: CatalogEntry) -> list[Any]:
-    """Returns status, policy, lastRun and lastOutputAt; UNREADABLE for a view whose files cannot be read."""
+    """Returns the columns from status on; UNREADABLE for a view whose files cannot be read."""
     try:
         view = views.open_entry(jvm, entry)
         policy = view.definition.create.policy
+        note = notes.read(view)
     except Exception:  # the others are shown whatever is wrong with this one
-        return [UNREADABLE, None, None, None]
-    head = view.head
-    return [view.status, policy, head.run if head else None, head.output_at if head else None]
+        return [UNREADABLE, *[None] * 8]
+    head, clock = view.head, RealClock()
+    kind, reason = (head.row.kind, head.row.reason) if head else (None, None)
+    if (failing := note.failing_at(head.run if head else -1)) is not None:
+        kind, reason = "FAILED", failing.reason
+    following = next_after(agendas.by_clock(view, note, clock), clock.now())
+    try:
+        lag = lag_seconds(jvm, view, clock.now())
+    except (TidemillError, JvmFailure):  # a source is gone
+        lag = None
+    last = [head.run, head.output_at] if head else [None, None]
+    return [view.status, policy, *last, kind, reason, None if following is None else round(following * 1e6), lag]
 
 
 def show_refreshes(jvm: Jvm, statement: ShowRefreshes) -> list[list[Any]]:

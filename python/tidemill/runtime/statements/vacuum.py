@@ -18,7 +18,7 @@ from tidemill.runtime.storage import log, writers
 from tidemill.runtime.storage.files import Files, Status, child, numbered, parent
 from tidemill.runtime.storage.small import readable
 from tidemill.runtime.storage.stage import upwards
-from tidemill.runtime.view import failures, leases, results, views
+from tidemill.runtime.view import failures, leases, notes, results, views
 from tidemill.runtime.view.definition import AMENDMENTS, DEFINITIONS, VIEW_FILE, definition_file
 from tidemill.runtime.view.record import RunRecord
 from tidemill.runtime.view.views import View
@@ -26,7 +26,7 @@ from tidemill.sql.statements import Vacuum
 
 RETAIN_HOURS = 168.0
 KEPT_RUNS = 2
-KEPT_FOLDERS = tuple(f"{folder}/" for folder in (*results.FOLDERS, log.CHECKPOINTS, leases.FOLDER))
+KEPT_FOLDERS = tuple(f"{folder}/" for folder in (*results.FOLDERS, log.CHECKPOINTS, leases.FOLDER, notes.FOLDER))
 KEPT_FILES = (VIEW_FILE, failures.FILE)
 CLOCKS_MS = 60_000
 """Most milliseconds by which the clocks of writer, file system and this process may differ."""

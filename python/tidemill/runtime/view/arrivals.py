@@ -35,6 +35,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cached_property
+from itertools import pairwise
 from statistics import median
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
@@ -111,6 +112,11 @@ def place(schedule: Sequence[Point], number: int) -> str:
     trigger = schedule[number - 1].trigger
     text = trigger_text(trigger)
     return text if isinstance(trigger, AtTime) else f"{text}, {number} of {len(schedule)}"
+
+
+def places(schedule: Sequence[Point]) -> list[str]:
+    """Returns the place of each point."""
+    return [place(schedule, number) for number in range(1, len(schedule) + 1)]
 
 
 def source_named(table: Name, namespace: Sequence[str], sources: Iterable[str]) -> str | None:
@@ -315,15 +321,26 @@ class Outlook:
         elif expected.per == "DAY":
             rows = [expected.rows * self._length(past, k, number) / DAY for k in steps]
         else:
-            left = max(0.0, expected.rows - sum(sum(i.rows) for i in past if i.start >= self._began))
+            left = max(0.0, expected.rows - sum(sum(i.rows) for i in intervals(self.present_cycle, source)))
             weights = self._weights(past, steps)
             rows = [left * weight / sum(weights) for weight in weights]
         return [(n * (1 - share), n * share) for n in rows]
 
     @property
-    def _began(self) -> float:
-        """The start of the present cycle in epoch seconds."""
-        return max((r.at for r in self.runs if r.arrived.last and r.run is not None), default=0.0)
+    def cycles(self) -> Sequence[Sequence[ObservedRun]]:
+        """The runs of each cycle that has ended, from the one that ended the cycle before; the oldest cycle first."""
+        ends = [i for i, r in enumerate(self.runs) if r.arrived.last and r.run is not None]
+        return [self.runs[first : last + 1] for first, last in pairwise(ends)]
+
+    @property
+    def present_cycle(self) -> Sequence[ObservedRun]:
+        """The runs of the present cycle, from the one that ended the cycle before."""
+        return self.runs[max((i for i, r in enumerate(self.runs) if r.run == self.cycle), default=0) :]
+
+    @property
+    def cycle(self) -> int:
+        """The run that ended the last cycle; -1 if none did."""
+        return max((r.run for r in self.runs if r.arrived.last and r.run is not None), default=-1)
 
     def _weights(self, past: Sequence[ArrivalInterval], steps: Sequence[int]) -> list[float]:
         """Returns the weights by which the arrivals in the rest of the cycle are divided among its stretches."""

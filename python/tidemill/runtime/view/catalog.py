@@ -108,6 +108,11 @@ def lookup(jvm: Invoker, qualified: Sequence[str]) -> CatalogEntry | None:
     return None if answer is None else _entry(answer)
 
 
+def databases(jvm: Invoker) -> list[str]:
+    """Returns the names of the databases."""
+    return [str(name) for name in jvm.invoke("catalog", {"do": "databases"})]
+
+
 def views_in(jvm: Jvm, database: Sequence[str] | None, pattern: str | None) -> list[CatalogEntry]:
     """Returns the entries of views in a database (None: the current one) whose names match Spark's LIKE `pattern`.
 

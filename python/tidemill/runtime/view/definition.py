@@ -19,7 +19,7 @@ from typing import Any
 from tidemill.plan.datatype import DataType
 from tidemill.runtime.storage.files import child, numbered
 from tidemill.runtime.storage.small import UnknownFormatError, decoded
-from tidemill.runtime.view.arrivals import ArrivedRows, expectations, per_cycle
+from tidemill.runtime.view.arrivals import ArrivedRows, expectations, per_cycle, places
 from tidemill.search.contract.run_kinds import Policy
 from tidemill.sql.codec import from_json
 from tidemill.sql.statements import (
@@ -81,7 +81,9 @@ class Definition:
     query document as CREATE saw them. `functions`: fingerprints of session functions by name. `time_dependent`: the
     query reads the current time. `owns_files`: created without LOCATION, so that DROP removes the files. `number`: of
     the definition. `takes_in`: how many amendments it had taken in. `deletion_vectors`: it was made by a version that
-    uses them by default. `amendments`: those that came after, in order; not part of the file.
+    uses them by default. `point_times`: when points came into the schedule that are newer than the view (epoch
+    microseconds), by their place (see `arrivals.place`). `amendments`: those that came after, in order; not part of the
+    file.
     """
 
     id: str
@@ -103,6 +105,7 @@ class Definition:
     number: int = 0
     takes_in: int = 0
     deletion_vectors: bool = False
+    point_times: Mapping[str, int] = field(default_factory=dict)
     amendments: tuple[Action, ...] = ()
 
     @property
@@ -147,8 +150,28 @@ class Definition:
     @property
     def suspended(self) -> bool:
         """True if the last of SUSPEND and RESUME was SUSPEND."""
-        switches = [a for a in self.amendments if isinstance(a, Suspend | Resume)]
-        return bool(switches) and isinstance(switches[-1], Suspend)
+        return isinstance(self._switched, Suspend)
+
+    @property
+    def suspended_because(self) -> str | None:
+        """The reason for which the scheduler has suspended the view; None if it has not."""
+        return self._switched.reason if isinstance(self._switched, Suspend) else None
+
+    @property
+    def _switched(self) -> Suspend | Resume | None:
+        return next((a for a in reversed(self.amendments) if isinstance(a, Suspend | Resume)), None)
+
+    @property
+    def points_since(self) -> dict[str, int]:
+        """When each point of the schedule came into it (epoch microseconds), by its place (see `arrivals.place`)."""
+        statement = from_json(self.statement)
+        assert isinstance(statement, Create)
+        known = {name: self.point_times.get(name, self.created_at) for name in places(statement.schedule)}
+        for action in self.amendments:
+            if isinstance(action, SetSchedule):
+                said = self.created_at if action.at is None else action.at
+                known = {name: known.get(name, said) for name in places(action.schedule)}
+        return known
 
     @property
     def expect_said(self) -> int | None:
@@ -226,7 +249,7 @@ def amended(create: Create, action: Action) -> Create:
     (('a', '1'), ('b', '2'))
     """
     match action:
-        case SetSchedule(schedule):
+        case SetSchedule(schedule, _):
             return replace(create, schedule=schedule)
         case SetExpect(expect):
             return replace(create, expect=expect)

@@ -12,6 +12,7 @@ from typing import Any
 from tidemill.plan.kinds import SOURCE_KINDS, SourceKind, one_of
 from tidemill.runtime.storage.small import UnknownFormatError
 from tidemill.runtime.view.arrivals import Arrived
+from tidemill.runtime.view.fired import NOTHING_FIRED, Fired
 from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.split import Split, StepSpent, steps_from_json, steps_to_json
 from tidemill.search.contract.past import NOTHING_PAST, Past, PastRun
@@ -99,7 +100,7 @@ class RunRecord:
     run. `arrived`: the arrivals at the sources; the history keeps them with the row. `chosen`: the packs that were
     enabled when the states were chosen; None: unknown. `rows`: of the content; None: unknown. `split`: where its time
     went, which the history keeps too (None: a version that did not measure it); `steps`: what its steps took. `past`:
-    what runs of the definition took, this one included.
+    what runs of the definition took, this one included. `fired`: what of the schedule was dealt with.
     """
 
     run: int
@@ -124,6 +125,7 @@ class RunRecord:
     split: Split | None = None
     steps: tuple[StepSpent, ...] = ()
     past: Past = NOTHING_PAST
+    fired: Fired = NOTHING_FIRED
 
     @property
     def filled(self) -> bool:
@@ -189,6 +191,7 @@ class RunRecord:
             "keys": None if self.keys is None else list(self.keys),
             "steps": steps_to_json(self.steps),
             "past": [asdict(run) for run in self.past.runs],
+            "fired": self.fired.to_json(),
             "metrics": self.row.to_json() | self._beside_row(),
         }
 
@@ -228,6 +231,7 @@ class RunRecord:
             split=split_in(data["metrics"]),
             steps=steps_from_json(data.get("steps") or ()),
             past=Past(tuple(PastRun(**run) for run in data.get("past") or ())),
+            fired=Fired.from_json(data["fired"]) if data.get("fired") else NOTHING_FIRED,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,7 +25,7 @@ from tidemill.runtime.view.split import Split
 from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.contract.stored import HELD
 from tidemill.sql.codec import action_from_json, to_json
-from tidemill.sql.statements import Action
+from tidemill.sql.statements import Action, SetSchedule
 
 _LOG = logging.getLogger("tidemill")
 
@@ -280,6 +281,8 @@ def at_location(files: Files, location: str, name: Sequence[str] | None = None) 
 
 def amend(view: View, action: Action) -> None:
     """Commits an action of ALTER. Raises TIDEMILL_CONCURRENT_REFRESH if another one came first."""
+    if isinstance(action, SetSchedule) and action.at is None:
+        action = replace(action, at=time.time_ns() // 1000)
     number = newest_amendment(view) + 1
     path = numbered(child(view.location, AMENDMENTS), number)
     created = view.files.write_new(path, json.dumps(to_json(action), ensure_ascii=False))

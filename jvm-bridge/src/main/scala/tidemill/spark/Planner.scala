@@ -19,6 +19,8 @@ object Planner {
     PlannerProcess.stop()
   }
 
+  private[spark] def isAttached: Boolean = attached.isDefined
+
   /** Forgets the attached planner; the next statement starts a process. */
   def detach(): Unit = attached = None
 

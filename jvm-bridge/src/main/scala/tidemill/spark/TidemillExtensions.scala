@@ -16,6 +16,7 @@ class TidemillExtensions extends SparkSessionExtensionsProvider {
   override def apply(extensions: SparkSessionExtensions): Unit =
     if (Installed.add(extensions)) {
       FixedSettings.register()
+      Schedules.begin()
       extensions.injectParser((session, delegate) => ParserProxy(session, delegate))
       // Before Spark resolves a name: then the refusal comes first, whatever Spark would say about the statement.
       extensions.injectHintResolutionRule(session => RefuseWrites(session))

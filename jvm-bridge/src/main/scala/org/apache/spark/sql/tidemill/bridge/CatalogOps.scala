@@ -61,6 +61,7 @@ private[tidemill] object CatalogOps {
         }
         JBool(true)
       case "list" => list(session, request)
+      case "databases" => Json.ofTexts(catalog.listDatabases())
       case "implementation" => JString(session.sharedState.externalCatalog.unwrapped.getClass.getSimpleName)
       case "default_path" => JString(CatalogUtils.URIToString(catalog.defaultTablePath(table)))
       case other => throw new IllegalArgumentException(s"Unknown catalog operation '$other'")

@@ -115,7 +115,8 @@ private[tidemill] object DeltaChanges {
   /** The summary of a table that stands where it stood. */
   val nothing: JValue = JObject(
     "changed" -> JBool(false), "changes_readable" -> JBool(true), "old_readable" -> JBool(true),
-    "inserts" -> JLong(0L), "deletes" -> JLong(0L), "direct" -> JBool(true), "bytes" -> JLong(0L), "reason" -> JNull)
+    "inserts" -> JLong(0L), "deletes" -> JLong(0L), "direct" -> JBool(true), "bytes" -> JLong(0L), "files" -> JLong(0L),
+    "reason" -> JNull)
 
   /** `id`: of the table. `other`: the column of a schema that is not what it is before and after, if there is one. */
   def summary(
@@ -154,6 +155,7 @@ private[tidemill] object DeltaChanges {
       "deletes" -> Json.ofLong(total(counts.map(_._2))),
       "direct" -> JBool(direct(changing)),
       "bytes" -> JLong(changing.map(_.bytes).sum),
+      "files" -> JLong(changing.map(_.added.size).sum.toLong),
       "reason" -> Json.of(reason))
   }
 

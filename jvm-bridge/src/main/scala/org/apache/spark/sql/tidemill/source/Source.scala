@@ -67,8 +67,9 @@ private[tidemill] trait Source {
 
   /**
    * What metadata knows of the changes between two positions: {"changed", "changes_readable", "old_readable", "direct":
-   * bool, "inserts", "deletes", "bytes": number or null, "reason": code with text or null}. "direct": no row came and
-   * went in between, or was taken out and put back. Null where Python sees all of this from the positions alone.
+   * bool, "inserts", "deletes", "bytes", "files": number or null, "reason": code with text or null}. "direct": no row
+   * came and went in between, or was taken out and put back. "files": those that came; sources without files have none.
+   * Null where Python sees all of this from the positions alone.
    */
   def summary(session: SparkSession, source: JValue, from: JValue, to: JValue): JValue
 }

@@ -1,0 +1,240 @@
+"""One tick: finds what is due, and runs it at one pin of the base sources, upstream views first.
+
+What is dealt with stands in the log entries of the runs. Runs that commit nothing, and failures, stand in the notes on
+the views. A view that fails waits, twice as long each time, and is suspended when it has failed too often.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from tidemill.bridge.jvm import Jvm, JvmFailure
+from tidemill.errors import TidemillError
+from tidemill.runtime.before.graph import ViewNode
+from tidemill.runtime.run import together
+from tidemill.runtime.run.failing import condition, message
+from tidemill.runtime.run.occasion import Occasion
+from tidemill.runtime.run.perform import RunOptions
+from tidemill.runtime.run.together import Manner, says_cancelled
+from tidemill.runtime.scheduler import agendas
+from tidemill.runtime.scheduler.clock import Clock
+from tidemill.runtime.scheduler.due import Firing, due, next_after
+from tidemill.runtime.scheduler.holder import holding
+from tidemill.runtime.scheduler.observer import Observer
+from tidemill.runtime.scheduler.roster import Roster, Seen
+from tidemill.runtime.view import catalog, notes, views
+from tidemill.runtime.view.fired import NOTHING_FIRED
+from tidemill.runtime.view.history import RunRow
+from tidemill.runtime.view.notes import Failing, Note
+from tidemill.sql.statements import Suspend
+
+LONGEST_WAIT = 3600.0
+"""Most seconds between two attempts to run a view that fails."""
+WRITE_SECONDS = 60.0
+"""A service writes what runs without data have dealt with at most so often; if it dies, a point is fired once more."""
+WAITING = ("TIDEMILL_NOT_FILLED", "TIDEMILL_UPSTREAM_FAILED", "TIDEMILL_SOURCE_MOVED", "OPERATION_CANCELED")
+"""Errors that end without the view's doing; it stays due."""
+WAIT_SECONDS = 30.0
+"""Seconds after which a view is looked at again that waits for another one."""
+_LOG = logging.getLogger("tidemill.scheduler")
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """`first`: seconds before a view that failed is tried again; twice as many each time. `most`: failures, one after
+    the other, with which it is suspended."""
+
+    first: float = 60.0
+    most: int = 10
+
+    def wait(self, failures: int) -> float:
+        """Returns the seconds to wait after so many failures.
+
+        >>> [Patience(60.0).wait(n) for n in (1, 2, 3, 99)]
+        [60.0, 120.0, 240.0, 3600.0]
+        """
+        return min(self.first * 2.0 ** min(failures - 1, 30), max(LONGEST_WAIT, self.first))
+
+
+Fires: TypeAlias = Mapping[str, tuple[Seen, Firing]]
+"""By location, a view that is due."""
+
+
+class Ticks:
+    """Carries out ticks in the session of `jvm`. One thread at a time may call it."""
+
+    def __init__(
+        self, jvm: Jvm, roster: Roster, clock: Clock, observer: Observer, patience: Patience, *, lasting: bool
+    ) -> None:
+        """`lasting`: the process goes on after a tick, and need not write each note at once."""
+        self._jvm, self._roster, self._clock, self._observer = jvm, roster, clock, observer
+        self._patience, self._lasting = patience, lasting
+        self._waiting: dict[str, float] = {}
+
+    def tick(self, without: Collection[str] = ()) -> Sequence[tuple[str, RunRow]]:
+        """Runs what is due now. Returns the rows, by location; none if nothing was due, and then no Spark job ran.
+
+        `without`: locations of views that are left alone. A failure of one view is in its row (kind FAILED). Raises if
+        the session is gone, or the tick was cancelled.
+        """
+        now = self._clock.now()
+        fires = {seen.location: (seen, firing) for seen, firing in self._due(now) if seen.location not in without}
+        if not fires:
+            return ()
+        self._tell(lambda o: o.tick_begun(now, [_name(seen) for seen, _ in fires.values()]))
+        with holding(self._jvm, fires) as mine:
+            rows = self._run({location: fires[location] for location in fires if location in mine})
+        if any(row.kind not in ("NO_DATA", "FAILED") for _, row in rows):
+            self._waiting.clear()
+        self._tell(lambda o: o.tick_ended(now, [row for _, row in rows]))
+        return rows
+
+    def next_after(self, now: float) -> float | None:
+        """Returns the first instant later than `now` at which the clock makes a view due; None if there is none."""
+        found = (next_after(agendas.by_clock(s.view, s.note, self._clock), now) for s in self._roster.last)
+        return min((at for at in found if at is not None), default=None)
+
+    def settle(self) -> None:
+        """Writes what is noted only in this process."""
+        for seen in self._roster.look():
+            if seen.note.fired != notes.read(seen.view).fired:
+                self._write(seen, seen.note)
+
+    def _due(self, now: float) -> list[tuple[Seen, Firing]]:
+        found = []
+        for seen in self._roster.look():
+            if self._waiting.get(seen.location, 0.0) > time.monotonic():
+                continue
+            try:
+                looked = agendas.of(self._jvm, seen, self._clock)
+            except (TidemillError, JvmFailure) as failure:
+                self._failed(seen, _unknown(seen), failure)
+                continue
+            if (firing := due(looked.agenda, now)) is not None:
+                found.append((seen, replace(firing, deals=replace(firing.deals, seen=looked.marks))))
+        return found
+
+    def _run(self, fires: Fires) -> list[tuple[str, RunRow]]:
+        """Runs these views. Returns the rows of those that were not left to others."""
+        if not fires:
+            return []
+        began = time.time_ns() // 1000
+        try:
+            manner = Manner(lambda node: self._wanted(node, fires), on_old=True)
+            answer = together.refreshed(self._jvm, [seen.entry for seen, _ in fires.values()], manner)
+        except (TidemillError, JvmFailure) as failure:
+            if says_cancelled(failure) and self._jvm.cancelled:
+                raise
+            # The user has cancelled all jobs, or the sources moved: next time.
+            _LOG.info("nothing of what was due was run: %s", message(failure))
+            return []
+        rows = []
+        for location, row in answer.by_view.items():
+            seen, firing = fires[location]
+            if (failed := answer.failed.get(location)) is not None:
+                if self._failed(seen, firing, failed.error):
+                    told = replace(row, point=firing.point, trigger=firing.trigger, started_at=row.started_at or began)
+                    rows.append((location, told))
+                continue
+            self._ended(seen, firing, row)
+            rows.append((location, row))
+        return rows
+
+    def _wanted(self, node: ViewNode, fires: Fires) -> RunOptions | None:
+        """Returns how a view is to be run; None if another scheduler has run it since it was found due."""
+        seen, firing = fires[node.view.location]
+        if (node.view.head.run if node.view.head is not None else -1) != seen.run:
+            return None
+        points = node.view.definition.create.schedule
+        if points != seen.view.definition.create.schedule or node.view.definition.suspended:
+            return None  # an ALTER came in between
+        self._tell(lambda o: o.run_begun(_name(seen), firing.point, firing.trigger))
+        occasion = replace(Occasion.now(node.jvm, firing.point, firing.trigger), deals=replace(firing.deals, seen={}))
+        if self._clock.name != "real":
+            occasion = replace(occasion, started_at=round(self._clock.now() * 1e6))
+        return RunOptions(occasion, output=points[firing.point - 1].output)
+
+    def _ended(self, seen: Seen, firing: Firing, row: RunRow) -> None:
+        self._tell(lambda o: o.run_ended(row))
+        note = Note(seen.note.fired, None, None)
+        if row.kind == "NO_DATA":
+            note = Note(seen.note.fired.then(firing.deals), None, None)
+        if note != seen.note:
+            self._note(seen, note)
+
+    def _failed(self, seen: Seen, firing: Firing, error: Exception) -> bool:
+        """Takes down a failure. Returns False if it is none of the view's."""
+        what, text = condition(error), message(error)
+        gone = what == "TIDEMILL_NOT_FOUND" and catalog.lookup(self._jvm, seen.entry.name) is None
+        if gone or what == "TIDEMILL_CONCURRENT_REFRESH":
+            _LOG.debug("%s was run by another one first, or is gone: %s", _name(seen), text)
+            return False
+        if what in WAITING or says_cancelled(error):
+            self._waiting[seen.location] = time.monotonic() + WAIT_SECONDS
+            _LOG.info("%s waits: %s", _name(seen), text)
+            return False
+        points = seen.view.definition.create.schedule
+        if not points[firing.point - 1].output:
+            # Nobody has asked for this data yet, and what fails at these positions may do at later ones.
+            self._note(
+                seen, Note(seen.note.fired.then(firing.deals), seen.note.failing, f"{what}: {_first_line(text)}")
+            )
+            self._tell(lambda o: o.run_failed(_name(seen), firing.point, firing.trigger, what, text, None, False))
+            return True
+        before = seen.note.failing_at(seen.run)
+        count = 1 + (before.count if before is not None else 0)
+        retry_at = self._clock.now() + self._patience.wait(count)
+        failing = Failing(count, retry_at, what, _first_line(text), seen.run, self._clock.name)
+        suspended = count >= self._patience.most and self._suspended(seen, failing)
+        self._note(seen, replace(seen.note, failing=failing))
+        retry = None if suspended else retry_at
+        self._tell(lambda o: o.run_failed(_name(seen), firing.point, firing.trigger, what, text, retry, suspended))
+        return True
+
+    def _suspended(self, seen: Seen, failing: Failing) -> bool:
+        """Suspends a view. Returns False if that fails: next time."""
+        reason = f"it failed {failing.count} times, at last with {failing.reason}"
+        try:
+            if (now := views.at_location(seen.view.files, seen.location, seen.entry.name)) is not None:
+                views.amend(now, Suspend(reason))
+        except (TidemillError, JvmFailure) as failure:
+            _LOG.info("%s could not be suspended: %s", _name(seen), message(failure))
+            return False
+        return True
+
+    def _note(self, seen: Seen, note: Note) -> None:
+        """Notes something. It is written at once if it tells of failures, or if there is no later."""
+        only_dealt = (note.failing, note.early) == (seen.note.failing, seen.note.early)
+        if only_dealt and self._lasting and time.monotonic() - seen.written < WRITE_SECONDS:
+            seen.note = note
+        else:
+            self._write(seen, note)
+
+    def _write(self, seen: Seen, note: Note) -> None:
+        seen.note, seen.written = note, time.monotonic()
+        with suppress(TidemillError, JvmFailure):  # the view may be gone; a note that is lost costs a run
+            notes.write(seen.view, note)
+
+    def _tell(self, event: Callable[[Observer], None]) -> None:
+        try:
+            event(self._observer)
+        except Exception:
+            _LOG.exception("an observer failed")
+
+
+def _unknown(seen: Seen) -> Firing:
+    """Returns what stands for a run of a view whose sources could not be looked at: one of its last point."""
+    return Firing(len(seen.view.definition.create.schedule), "CHANGE", 0.0, NOTHING_FIRED)
+
+
+def _name(seen: Seen) -> str:
+    return ".".join(seen.entry.name)
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
