@@ -148,7 +148,7 @@ def test_a_shell_fires_schedules(tmp_path: Path) -> None:
     )
     assert len(runs(tmp_path)) == 1
     sleep = "SELECT reflect('java.lang.Thread', 'sleep', 300000L)"
-    command = [PROGRAM, "sql", "-S", "-e", sleep, *CONFS, "--conf", "spark.tidemill.scheduler.enabled=true"]
+    command = [str(PROGRAM), "sql", "-S", "-e", sleep, *CONFS, "--conf", "spark.tidemill.scheduler.enabled=true"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as shell:
         limit = time.monotonic() + 240
         while len(runs(tmp_path)) < 2 and shell.poll() is None and time.monotonic() < limit:
