@@ -95,7 +95,7 @@ def test_health_follows_a_view(monitor: Monitor, observers: Observers) -> None:
     _, found = health(monitor)
     assert found["views"]["c.d.v"] == {"lag_seconds": None, "running_since": "2023-11-14T22:13:20.000+00:00"}
     observers.run_ended(ENDED)
-    observers.tick_ended(1_700_000_005.5, {"c.d.v": 12.5, "c.d.w": None})
+    observers.tick_ended(1_700_000_005.5, lambda: {"c.d.v": 12.5, "c.d.w": None})
     status, found = health(monitor)
     assert (status, found["ok"], found["failing"]) == (200, True, {})
     assert found["last_tick"] == {"begun": "2023-11-14T22:13:20.000+00:00", "ended": "2023-11-14T22:13:25.500+00:00"}
@@ -118,10 +118,10 @@ def test_health_follows_a_view(monitor: Monitor, observers: Observers) -> None:
 
 def test_a_view_that_is_gone_fails_no_more(monitor: Monitor, observers: Observers) -> None:
     observers.run_failed(FAILED)
-    observers.tick_ended(1.0, {"c.d.w": None})
+    observers.tick_ended(1.0, lambda: {"c.d.w": None})
     assert not health(monitor)[1]["ok"], "it may be a view that the scheduler has nothing to do with"
-    observers.tick_ended(2.0, {"c.d.v": 1.0, "c.d.w": 2.0})
-    observers.tick_ended(3.0, {"c.d.w": 2.0})
+    observers.tick_ended(2.0, lambda: {"c.d.v": 1.0, "c.d.w": 2.0})
+    observers.tick_ended(3.0, lambda: {"c.d.w": 2.0})
     assert health(monitor) == (
         200,
         {
@@ -140,7 +140,7 @@ def test_metrics_add_up(monitor: Monitor, observers: Observers) -> None:
     observers.run_ended(replace(ENDED, run=4, reason="COST: other text", regret_ms=None, state_bytes=8192))
     observers.run_ended(RunReport("c.d.v", 4, 1, "MANUAL", "NO_DATA", None, 1_700_000_050.0, 10))
     observers.run_failed(FAILED)
-    observers.tick_ended(1_700_000_060.0, {"c.d.v": 12.5})
+    observers.tick_ended(1_700_000_060.0, lambda: {"c.d.v": 12.5})
     full, idle, failed = ("c.d.v", "FULL", "COST"), ("c.d.v", "NO_DATA", ""), ("c.d.v", "FAILED", "DIVIDE_BY_ZERO")
     assert samples(monitor) == {
         ("tidemill_runs_total", full): 2.0,
@@ -211,7 +211,7 @@ def test_told_from_many_threads(monitor: Monitor, observers: Observers) -> None:
         for _ in range(200):
             observers.run_begun("c.d.v", 1, "MANUAL", 1.0)
             observers.run_ended(ENDED)
-            observers.tick_ended(1.0, {"c.d.v": None})
+            observers.tick_ended(1.0, lambda: {"c.d.v": None})
 
     threads = [threading.Thread(target=tell) for _ in range(8)]
     for thread in threads:
@@ -251,7 +251,7 @@ def test_lines(caplog: pytest.LogCaptureFixture) -> None:
         log.run_ended(replace(ENDED, kind="NO_DATA"))
         log.run_failed(FAILED)
         log.tick_begun(1.0)
-        log.tick_ended(2.0, {})
+        log.tick_ended(2.0, dict)
     texts = [record.getMessage() for record in caplog.records]
     assert texts[0] == (
         'run of view=c.d.v run=3 point=1 trigger=MANUAL kind=FULL reason="COST: full 6 ms, incremental 9 ms"'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.request import urlopen
 
@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from tests.conftest import confs
 from tests.runtime.conftest import SUMMARY
 from tidemill.driver.endpoint import Endpoint
-from tidemill.monitor.observer import OBSERVERS, RunReport
+from tidemill.monitor.observer import OBSERVERS, Lags, RunReport
 
 Fails = Callable[[str, str], PySparkException]
 
@@ -41,7 +41,7 @@ class Notes:
     def tick_begun(self, at: float) -> None:
         raise AssertionError
 
-    def tick_ended(self, at: float, lags: Mapping[str, float | None]) -> None:
+    def tick_ended(self, at: float, lags: Lags) -> None:
         raise AssertionError
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from tidemill.monitor.observer import FAILED, RunReport
+from tidemill.monitor.observer import FAILED, Lags, RunReport
 
 
 class Health:
@@ -65,11 +65,12 @@ class Health:
         with self._lock:
             self._tick["begun"] = at
 
-    def tick_ended(self, at: float, lags: Mapping[str, float | None]) -> None:
+    def tick_ended(self, at: float, lags: Lags) -> None:
+        known = dict(lags())
         with self._lock:
-            for view in self._lags.keys() - lags.keys():
+            for view in self._lags.keys() - known.keys():
                 self._last.pop(view, None)
-            self._tick["ended"], self._lags = at, dict(lags)
+            self._tick["ended"], self._lags = at, known
 
 
 def _time(at: float | None) -> str | None:

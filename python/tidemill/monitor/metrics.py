@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from contextlib import suppress
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from tidemill.monitor.observer import RunReport
+from tidemill.monitor.observer import Lags, RunReport
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _OF_RUNS = ("view", "kind", "reason")
@@ -72,15 +71,16 @@ class Metrics:
     def tick_begun(self, at: float) -> None:
         pass
 
-    def tick_ended(self, at: float, lags: Mapping[str, float | None]) -> None:
+    def tick_ended(self, at: float, lags: Lags) -> None:
         self._tick.set(at)
+        known = lags()
         with self._lock:
-            gone, self._ticked = self._ticked - lags.keys(), frozenset(lags)
+            gone, self._ticked = self._ticked - known.keys(), frozenset(known)
         for view in gone:
             for of_view in (self._state, self._lag, self._ended):
                 with suppress(KeyError):  # no run has told of it
                     of_view.remove(view)
-        for view, lag in lags.items():
+        for view, lag in known.items():
             self._lag.labels(view).set(float("nan") if lag is None else lag)
 
     def _took(self, run: RunReport, labels: tuple[str, str, str]) -> None:

@@ -6,7 +6,8 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from functools import cache
+from typing import Any, Protocol, TypeAlias
 
 _LOG = logging.getLogger("tidemill")
 FAILED = "FAILED"
@@ -50,6 +51,10 @@ class RunReport:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
+Lags: TypeAlias = Callable[[], Mapping[str, float | None]]
+"""Tells lagSeconds of views, by qualified name (None: not known)."""
+
+
 class Observer(Protocol):
     """Whoever wants to know what happens. The calls come from several threads.
 
@@ -64,8 +69,8 @@ class Observer(Protocol):
 
     def tick_begun(self, at: float) -> None: ...
 
-    def tick_ended(self, at: float, lags: Mapping[str, float | None]) -> None:
-        """`lags`: for all views that the tick looked after, seconds (None: not known); see lagSeconds."""
+    def tick_ended(self, at: float, lags: Lags) -> None:
+        """`lags`: tells them for all views that the tick looked after; to call it costs a look at their sources."""
 
 
 class Observers:
@@ -98,8 +103,9 @@ class Observers:
     def tick_begun(self, at: float) -> None:
         self._each(lambda one: one.tick_begun(at))
 
-    def tick_ended(self, at: float, lags: Mapping[str, float | None]) -> None:
-        self._each(lambda one: one.tick_ended(at, lags))
+    def tick_ended(self, at: float, lags: Lags) -> None:
+        once = cache(lags)
+        self._each(lambda one: one.tick_ended(at, once))
 
     def _each(self, tell: Callable[[Observer], None]) -> None:
         for one in self._observers:

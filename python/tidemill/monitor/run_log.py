@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from tidemill.monitor.observer import RunReport
+from tidemill.monitor.observer import Lags, RunReport
 
 VARIABLE = "TIDEMILL_LOG"
 """The environment variable that asks for the lines: `text` or `json`. Without it, they are text at the level INFO for a
@@ -40,7 +40,7 @@ class RunLog:
     def tick_begun(self, at: float) -> None:
         pass
 
-    def tick_ended(self, at: float, lags: Mapping[str, float | None]) -> None:
+    def tick_ended(self, at: float, lags: Lags) -> None:
         pass
 
     def _write(self, level: int, run: RunReport) -> None:

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.errors import TidemillError
+from tidemill.monitor.observer import OBSERVERS
 from tidemill.runtime.before.graph import ViewNode
 from tidemill.runtime.run import together
 from tidemill.runtime.run.failing import condition, message
@@ -25,6 +26,7 @@ from tidemill.runtime.scheduler import agendas
 from tidemill.runtime.scheduler.clock import Clock
 from tidemill.runtime.scheduler.due import Firing, due, next_after
 from tidemill.runtime.scheduler.holder import holding
+from tidemill.runtime.scheduler.lag import lag_seconds
 from tidemill.runtime.scheduler.observer import Observer
 from tidemill.runtime.scheduler.roster import Roster, Seen
 from tidemill.runtime.view import catalog, notes, views
@@ -61,6 +63,9 @@ class Patience:
         return min(self.first * 2.0 ** min(failures - 1, 30), max(LONGEST_WAIT, self.first))
 
 
+LAG_SECONDS = 15.0
+"""Seconds for which observers are told the same lag of a view, if nothing is run."""
+
 Fires: TypeAlias = Mapping[str, tuple[Seen, Firing]]
 """By location, a view that is due."""
 
@@ -75,6 +80,7 @@ class Ticks:
         self._jvm, self._roster, self._clock, self._observer = jvm, roster, clock, observer
         self._patience, self._lasting = patience, lasting
         self._waiting: dict[str, float] = {}
+        self._behind: tuple[float, Mapping[str, float | None]] = (float("-inf"), {})
 
     def tick(self, without: Collection[str] = ()) -> Sequence[tuple[str, RunRow]]:
         """Runs what is due now. Returns the rows, by location; none if nothing was due, and then no Spark job ran.
@@ -82,6 +88,12 @@ class Ticks:
         `without`: locations of views that are left alone. A failure of one view is in its row (kind FAILED). Raises if
         the session is gone, or the tick was cancelled.
         """
+        OBSERVERS.tick_begun(self._clock.now())
+        rows = self._tick(without)
+        OBSERVERS.tick_ended(self._clock.now(), lambda: self._lags(again=bool(rows)))
+        return rows
+
+    def _tick(self, without: Collection[str]) -> Sequence[tuple[str, RunRow]]:
         now = self._clock.now()
         fires = {seen.location: (seen, firing) for seen, firing in self._due(now) if seen.location not in without}
         if not fires:
@@ -93,6 +105,20 @@ class Ticks:
             self._waiting.clear()
         self._tell(lambda o: o.tick_ended(now, [row for _, row in rows]))
         return rows
+
+    def _lags(self, *, again: bool) -> Mapping[str, float | None]:
+        """Returns by how much each view is behind its sources; looks at these if `again`, or some time has passed."""
+        looked, known = self._behind
+        if again or time.monotonic() - looked > LAG_SECONDS:
+            known = {_name(seen): self._lag(seen) for seen in self._roster.look()}
+            self._behind = time.monotonic(), known
+        return known
+
+    def _lag(self, seen: Seen) -> float | None:
+        try:
+            return lag_seconds(self._jvm, seen.view, self._clock.now())
+        except (TidemillError, JvmFailure):
+            return None
 
     def next_after(self, now: float) -> float | None:
         """Returns the first instant later than `now` at which the clock makes a view due; None if there is none."""
