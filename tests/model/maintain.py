@@ -200,7 +200,10 @@ class View:
             query = replace(self.query, root=tree, output=tuple((c, f"c{c}") for c in columns))
             plan = plan_run(PlanRequest(query, "FULL", self._sources([]), frozenset(), first=True, full_reason=None))
             tables = {(n, 1): rows for n, rows in line[moment].items()}
-            return Counter(run(plan.steps[-1].plan, World(query, tables)).rows)
+            world = World(query, tables)
+            for step in plan.steps[:-1]:
+                world.staged[step.name] = _records(step, run(step.plan, world))
+            return Counter(run(plan.steps[-1].plan, world).rows)
 
         def measured(tree: Tree, form: Form) -> float | None:
             if form.kind not in {SNAPSHOT, DELTA} or not _columns_in(tree) <= self.query.columns.keys():
