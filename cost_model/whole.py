@@ -10,9 +10,10 @@ one left row, and a left row at most one right row, as a sale its return. Other 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from math import exp, floor, prod
-from typing import NamedTuple, TypeAlias
+from math import floor, prod
+from typing import TypeAlias
 
+from tidemill.cost.changes import NONE, Change, Flips, Side, anti_joined, filtered, flips, joined, semi_joined
 from tidemill.cost.costing import Facts, RowCount
 from tidemill.cost.guesses import CONDITION_SHARE
 from tidemill.memo.memo import Memo
@@ -24,61 +25,6 @@ RowsOf: TypeAlias = Callable[[QueryOp, Sequence[RowCount], Facts], RowCount]
 Condition: TypeAlias = tuple[Expr, ...]
 PADDING = ("left", "full")
 """Kinds of joins that keep rows without a partner."""
-
-
-class Change(NamedTuple):
-    """Rows that come and rows that leave; an update is one of each."""
-
-    inserts: float
-    deletes: float
-
-    def __add__(self, other: Change) -> Change:  # type: ignore[override]  # not the concatenation of tuples
-        return Change(self.inserts + other.inserts, self.deletes + other.deletes)
-
-    def times(self, share: float) -> Change:
-        """This share of both."""
-        return Change(self.inserts * share, self.deletes * share)
-
-
-NOTHING = Change(0.0, 0.0)
-
-
-class Side(NamedTuple):
-    """An input of a join over an interval: its rows at both ends, and its change."""
-
-    before: float
-    after: float
-    change: Change
-
-    @property
-    def stay(self) -> float:
-        """Fraction of the old rows that do not leave."""
-        return max(0.0, 1.0 - self.change.deletes / self.before) if self.before > 0 else 0.0
-
-
-class Partners(NamedTuple):
-    """Rows of one side of a join that find or lose partners, or have none.
-
-    Attributes:
-        new: rows that come, without a partner.
-        found: rows that stay and get their first partner.
-        lost: rows that stay and lose their last one.
-        gone: rows that leave and had none.
-    """
-
-    new: float
-    found: float
-    lost: float
-    gone: float
-
-    @property
-    def alone(self) -> Change:
-        """The change of the rows without a partner."""
-        return Change(self.new + self.lost, self.gone + self.found)
-
-    def among(self, rows: Change) -> Change:
-        """The change of the rows with a partner, of a side that changes by `rows`."""
-        return Change(rows.inserts - self.new + self.found, rows.deletes - self.gone + self.lost)
 
 
 def known_rows(memo: Memo, rows: RowsOf, facts: Facts) -> dict[int, RowCount]:
@@ -101,7 +47,7 @@ def _known(memo: Memo, sizes: _WholeRows) -> Iterator[tuple[int, RowCount]]:
             elif form.kind == DELTA and form.start is not None:
                 change = sizes.change(tvr.number, form.start, form.end)
                 if change is not None:
-                    yield memo.find(group), RowCount(change.inserts + change.deletes)
+                    yield memo.find(group), RowCount(change.signed)
 
 
 def _whole(rows: float) -> float:
@@ -139,8 +85,9 @@ class _WholeRows:
         key = relation, start, end
         if key not in self._changes:
             op, inputs = self._memo.tvrs[relation].expressions[0]
-            found = NOTHING if start == end else self._changed(relation, op, inputs, start, end)
-            self._changes[key] = None if found is None else Change(_whole(found.inserts), _whole(found.deletes))
+            found = NONE if start == end else self._changed(relation, op, inputs, start, end)
+            whole = None if found is None else Change(_whole(found.inserts), _whole(found.deletes))
+            self._changes[key] = whole
         return self._changes[key]
 
     def _estimated(self, op: QueryOp, inputs: Sequence[int], time: Time) -> float:
@@ -151,9 +98,9 @@ class _WholeRows:
             share = self._share(op.condition, time)
             match op.kind:
                 case "anti":
-                    return sizes[0] * _alone(share * sizes[1], once=True)
+                    return sizes[0] * _alone(share * sizes[1])
                 case "semi":
-                    return sizes[0] * (1.0 - _alone(share * sizes[1], once=True))
+                    return sizes[0] * (1.0 - _alone(share * sizes[1]))
                 case "inner":
                     return prod(sizes) * share
                 case _:
@@ -189,11 +136,11 @@ class _WholeRows:
                 told = self._facts[end].change_over(source, start, end)
                 return None if told is None else Change(*told)
             case Filter():
-                return known[0].times(_ratio(self.rows(relation, end), self.rows(inputs[0], end)))
+                return filtered(known[0], _ratio(self.rows(relation, end), self.rows(inputs[0], end)))
             case Project() | RowWise() | Sort():
                 return known[0]
             case Union():
-                return sum(known, NOTHING)
+                return sum(known, NONE)
             case Join():
                 ends = [(self.rows(i, start), self.rows(i, end)) for i in inputs]
                 sides = [Side(*rows, change) for rows, change in zip(ends, known, strict=True)]
@@ -203,62 +150,38 @@ class _WholeRows:
 
     def _joined(self, op: Join, sides: Sequence[Side], start: Time, end: Time) -> Change | None:
         first, last = self._share(op.condition, start), self._share(op.condition, end)
-        pairs = _pairs(sides, first, last)
+        pairs = joined(sides, first, last, keyed=False)
         if op.kind == "inner":
             return pairs
         left, right = sides
         if self._looks_up(op.condition, end):
-            found = _found_once(left, right, pairs, first)
+            of_left = _flips_once(left, right, pairs, first)
         else:
-            found = _found(left, right, first, last)
+            of_left = flips(right, first, last, keyed=False)
         match op.kind:
             case "anti":
-                return found.alone
+                return anti_joined(left, of_left)
             case "semi":
-                return found.among(left.change)
+                return semi_joined(left, of_left)
             case "left":
-                return pairs + found.alone
+                return pairs + anti_joined(left, of_left)
             case "full":
-                return pairs + found.alone + _found(right, left, first, last).alone
+                return pairs + anti_joined(left, of_left) + anti_joined(right, flips(left, first, last, keyed=False))
             case _:
                 return None
 
 
-def _pairs(sides: Sequence[Side], first: float, last: float) -> Change:
-    """The change of the pairs of an inner join, of which the condition leaves a fraction, before and after.
-
-    Where new rows bring new keys, old rows do not get partners: then the fraction falls.
-    """
-    old, new = first * prod(s.before for s in sides), last * prod(s.after for s in sides)
-    lasting = min(max(first, last) * prod(s.before * s.stay for s in sides), old, new)
-    return Change(new - lasting, old - lasting)
+def _alone(partners: float) -> float:
+    """Fraction of rows without a partner, if rows have so many on average and none has two."""
+    return max(0.0, 1.0 - partners)
 
 
-def _alone(partners: float, *, once: bool) -> float:
-    """Fraction of rows without a partner, if rows have so many on average; `once`: no row has two."""
-    return max(0.0, 1.0 - partners) if once else exp(-partners)
-
-
-def _found(rows: Side, others: Side, first: float, last: float) -> Partners:
-    """Rows that find and lose partners, where these are spread evenly. Insertions come first, then deletions."""
-    before, after = _alone(first * others.before, once=False), _alone(last * others.after, once=False)
-    between = _alone(last * (others.before + others.change.inserts), once=False)
-    stay = rows.before * rows.stay
-    return Partners(
-        rows.change.inserts * after,
-        stay * max(0.0, before - between),
-        stay * max(0.0, after - between),
-        rows.change.deletes * before,
-    )
-
-
-def _found_once(rows: Side, others: Side, pairs: Change, first: float) -> Partners:
-    """The same where no row has two partners: new pairs fall evenly on old rows without a partner and on new rows."""
-    alone = rows.before * _alone(first * others.before, once=True)
-    waiting = alone * rows.stay
-    share = min(1.0, _ratio(pairs.inserts, waiting + rows.change.inserts))
-    lost = rows.stay * first * rows.before * min(others.change.deletes, others.before)
-    return Partners(rows.change.inserts * (1.0 - share), waiting * share, lost, alone - waiting)
+def _flips_once(rows: Side, others: Side, pairs: Change, first: float) -> Flips:
+    """Fractions of rows that find and lose partners where none has two: new pairs fall evenly on old rows without a partner, and on
+    new rows."""
+    alone = _alone(first * others.before)
+    share = min(1.0, _ratio(pairs.inserts, alone * rows.stay + rows.change.inserts))
+    return Flips(alone, 1.0 - share, alone * share, first * min(others.change.deletes, others.before))
 
 
 def _ratio(part: float, whole: float) -> float:
