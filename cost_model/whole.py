@@ -177,8 +177,10 @@ def _alone(partners: float) -> float:
 
 
 def _flips_once(rows: Side, others: Side, pairs: Change, first: float) -> Flips:
-    """Fractions of rows that find and lose partners where none has two: new pairs fall evenly on old rows without a partner, and on
-    new rows."""
+    """Fractions of rows that find and lose partners where none has two.
+
+    New pairs fall evenly on old rows without a partner, and on new rows.
+    """
     alone = _alone(first * others.before)
     share = min(1.0, _ratio(pairs.inserts, alone * rows.stay + rows.change.inserts))
     return Flips(alone, 1.0 - share, alone * share, first * min(others.change.deletes, others.before))
