@@ -8,7 +8,6 @@ plan.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import assert_never
@@ -16,7 +15,6 @@ from typing import assert_never
 from tidemill.cost.costing import (
     BROADCAST_ROWS,
     FEW_ROWS,
-    LONG_DIGITS,
     PAGE_ROWS,
     RESULT_PAGE_ROWS,
     Constant,
@@ -27,7 +25,6 @@ from tidemill.cost.costing import (
     RowCount,
 )
 from tidemill.memo.memo import Memo
-from tidemill.plan.aggregates import EXTREMA
 from tidemill.plan.expr import Handle
 from tidemill.plan.ops import (
     Aggregate,
@@ -84,10 +81,6 @@ SORT_PASSES = 2
 MOVED = 0.4
 """The work to move an encoded value from a page that other rows leave, as a fraction of that to write it."""
 
-MORE_DIGITS = 10
-"""Digits that the sum of decimals has more than they."""
-_DECIMAL = re.compile(r"decimal\((\d+),")
-
 USUAL = ("long", "integer", "decimal(12,2)", "double", "date", "string", "string")
 """Types of the columns of a row that is saved, where nobody knows them."""
 PER_ROW = "ms/row"
@@ -109,11 +102,8 @@ class DefaultCostModel:
     changes: float = _constant(1.2e-4, PER_ROW, "a row of a source's change is read, and its sign")
     row: float = _constant(2e-6, PER_ROW, "a row passes a filter, or values are computed of it")
     search: float = _constant(4e-4, PER_ROW, "a text of it is searched: LIKE and regular expressions")
-    hash: float = _constant(2e-4, PER_ROW, "a row is put into a hash table: that of the small side of a join")
-    group: float = _constant(3e-5, PER_ROW, "a row finds its group")
-    entry: float = _constant(5e-4, "ms/group", "one more group: in the table of each task, and where they meet")
-    cell: float = _constant(7e-5, "ms/group", "one more column of a group, exchanged with it")
-    exact: float = _constant(1e-4, PER_ROW, "a value is added to a sum of doubles, or of decimals of over 18 digits")
+    hash: float = _constant(2e-4, PER_ROW, "a row is put into a hash table: of groups, or of the small side of a join")
+    cell: float = _constant(7e-5, PER_ROW, "one more column of a row that is grouped, and exchanged for that")
     frame: float = _constant(1e-5, PER_ROW, "a row is read in the frame of another one, of a window function")
     tree: float = _constant(4e-4, PER_ROW, "a value of a moving frame is computed from a tree over the partition")
     probe: float = _constant(1.5e-5, PER_ROW, "a row is looked up in a hash table that was broadcast")
@@ -183,8 +173,7 @@ class DefaultCostModel:
                 looking = self._matching([read, total], broadcast=total <= BROADCAST_ROWS)
                 return CpuMs(read * self.kept + looking + output * self.row)
             case Aggregate(keys, calls) | Partial(keys, calls):
-                exact = sum(1 for _, call in calls if _adds_exactly(facts.query, call))
-                return self._grouping(total, output, len(keys) + len(calls), exact)
+                return self._grouping(total, output, len(keys) + len(calls))
             case Merge(partial, state):
                 width = len(partial.keys) + len(partial.calls)
                 if state:
@@ -265,13 +254,11 @@ class DefaultCostModel:
         texts = _texts(types)
         return self.write + texts * self.encode_text + max(0, len(types) - texts - 1) * self.encode
 
-    def _grouping(self, rows: float, groups: float, columns: int, exact: int = 0) -> CpuMs:
-        """Milliseconds to bring rows together by key; each task combines its own rows first.
-
-        `exact`: sums among the columns that take a row longer than generated code does.
-        """
-        each = self.entry + self.shuffle + columns * self.cell
-        return CpuMs(self.exchange + rows * (self.group + exact * self.exact) + groups * each)
+    def _grouping(self, rows: float, groups: float, columns: int) -> CpuMs:
+        """Milliseconds to bring rows together by key; each task combines its own rows first."""
+        return CpuMs(
+            self.exchange + rows * (self.hash + columns * self.cell) + groups * (self.shuffle + columns * self.cell)
+        )
 
     def _merging(self, rows: float, changed: float, groups: float, columns: int) -> CpuMs:
         """Milliseconds to add the changed rows to a base with one row per key; the other rows pass through."""
@@ -401,16 +388,6 @@ def _looked_at(facts: Facts, scan: StateScan, keys: float) -> float:
 def _texts(types: Sequence[str]) -> int:
     """The number of types whose values are texts, or nested."""
     return sum(1 for t in types if t.startswith(("string", "binary", "{")))
-
-
-def _adds_exactly(query: Query, call: object) -> bool:
-    """True for a sum, or what is made of sums, of doubles, or of decimals whose longs do not hold them."""
-    info = query.info(call) if isinstance(call, Handle) else None
-    buffers = None if info is None or info.aggregate is None else info.aggregate.buffers
-    if not buffers or info is None or info.aggregate is None or info.aggregate.function in EXTREMA:
-        return False
-    digits = _DECIMAL.match(buffers[0])
-    return buffers[0] in {"double", "float"} or (digits is not None and int(digits[1]) > LONG_DIGITS + MORE_DIGITS)
 
 
 def _searches(query: Query, condition: object) -> bool:

@@ -143,4 +143,4 @@ def test_a_state_is_brought_up_to_date_for_what_has_changed() -> None:
         size, columns = found.facts.size(c.tvr, 0) or 0.0, len(found.memo.tvrs[c.tvr].props.columns)
         new = found.memo.group(found.memo.form(c.tvr, at(SNAPSHOT, found.now)))
         (merged,) = [e.inputs[0] for e in new.expressions if e.rule == "merge_delta"]
-        assert extractor.cost(merged) < MODEL._grouping(size, size, columns)
+        assert extractor.cost(merged) < MODEL._grouping(size, 0, columns)

@@ -15,7 +15,7 @@ from tidemill.calibrate.fit import Recipe
 from tidemill.cost.costing import PAGE_ROWS
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 FRAME_ROWS = 100
 TREES = "spark.sql.window.segmentTree.enabled"
@@ -27,10 +27,7 @@ RECIPES: Mapping[str, Recipe] = {
     "row": Recipe("project", base="keys", times=2),  # a filter and a project
     # The parts of groups go through a table too: one for each five rows.
     "hash": Recipe("aggregate", base="keys", times=1.2),
-    "group": Recipe("few groups", base="keys"),
-    "entry": Recipe("many groups", base="few groups", times=0.2),
-    "cell": Recipe("more cells", base="many groups", times=0.2 * 3),
-    "exact": Recipe("prices added", base="largest prices", times=2),
+    "cell": Recipe("cells", base="aggregate", times=1.2 * 3),
     "frame": Recipe("framed", base="ranked", times=FRAME_ROWS),
     "tree": Recipe("trees", base="ranked"),
     "probe": Recipe("join", base="keys"),
@@ -69,7 +66,6 @@ ALL_TEXTS = "length(name) + length(kind) > 0"
 # Keys in no order, each of them five times. The factor is small enough for a long.
 KEYS = "CAST(id * 2654435761 % {groups} AS LONG) * 7919 AS key"
 BROADCAST_ROWS = 50_000
-FEW_GROUPS = 100
 ROWS_OF_A_FILE = 10
 
 
@@ -147,24 +143,13 @@ def _aggregate(data: Data, rows: int) -> None:
     _read(priced.groupBy("key").agg({"price": "sum", "key": "count"}))
 
 
-def _counted(data: Data, rows: int, groups: int, cells: int = 0) -> None:
-    """Counts the rows of each group, and takes the largest of some numbers."""
-    largest = [f"max(v + {i}) AS v{i}" for i in range(cells)]
-    keys = data.keys(rows, groups)
-    _read(keys.groupBy("key").agg(*map(_expr, ["count(1) AS n", *largest])))
+def _cells(data: Data, rows: int) -> None:
+    from pyspark.sql.functions import count
+    from pyspark.sql.functions import sum as total
 
-
-def _expr(text: str) -> Column:
-    from pyspark.sql.functions import expr
-
-    return expr(text)
-
-
-def _prices(data: Data, rows: int, function: str) -> None:
-    """Aggregates two columns of decimals in few groups, by one function."""
-    prices = [f"CAST((v + {i}) % 100000 AS DECIMAL(12, 2)) AS price{i}" for i in range(2)]
-    priced = data.keys(rows, FEW_GROUPS).selectExpr("key", *prices)
-    _read(priced.groupBy("key").agg(*(_expr(f"{function}(price{i})") for i in range(2))))
+    values = [f"CAST((v + {i}) % 100000 AS DECIMAL(12, 2)) AS price{i}" for i in range(4)]
+    priced = data.keys(rows, _groups(rows)).selectExpr("key", *values)
+    _read(priced.groupBy("key").agg(count("key"), *(total(f"price{i}") for i in range(4))))
 
 
 def _search(data: Data, rows: int) -> None:
@@ -231,11 +216,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "project": Benchmark(LIGHT, _project),
     "join": Benchmark(LIGHT, _join),
     "aggregate": Benchmark(GROUPED, _aggregate),
-    "few groups": Benchmark(LIGHT, lambda data, n: _counted(data, n, FEW_GROUPS)),
-    "many groups": Benchmark(GROUPED, lambda data, n: _counted(data, n, _groups(n))),
-    "more cells": Benchmark(GROUPED, lambda data, n: _counted(data, n, _groups(n), cells=3)),
-    "largest prices": Benchmark(ROWS, lambda data, n: _prices(data, n, "max")),
-    "prices added": Benchmark(ROWS, lambda data, n: _prices(data, n, "sum")),
+    "cells": Benchmark(GROUPED, _cells),
     "ranked": Benchmark(HEAVY, lambda data, n: _window(data, n, 0)),
     "framed": Benchmark(HEAVY, lambda data, n: _window(data, n, FRAME_ROWS)),
     "trees": Benchmark(HEAVY, _trees),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from pyspark.errors import PySparkException
 
@@ -50,6 +51,14 @@ def note(jvm: Jvm, view: View, occasion: Occasion, error: Exception) -> RunRow:
     with suppress(Exception), jvm.uninterrupted():
         failures.note(view, row)
     reports.tell(row, message=message(error))
+    return row
+
+
+def passed(jvm: Jvm, view: View, occasion: Occasion, error: Exception) -> RunRow:
+    """Tells observers that a refresh has ended without a run, for a reason that is none of its view's. Returns a row of
+    it, which the history does not get."""
+    row = row_of(view.definition.name, occasion, error, jvm.spent.take())
+    reports.tell(replace(row, kind="NO_DATA", reason=None))
     return row
 
 

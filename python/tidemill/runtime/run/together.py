@@ -38,6 +38,10 @@ Wants: TypeAlias = Callable[[ViewNode], RunOptions | None]
 """Tells how a view is to be run, right before it is; None: it is left as it is, and has no row."""
 
 
+def _any(error: Exception) -> bool:
+    return True
+
+
 def _last_point(node: ViewNode) -> RunOptions | None:
     return RunOptions(Occasion.now(node.jvm, len(node.view.definition.create.schedule), "MANUAL"))
 
@@ -46,11 +50,13 @@ def _last_point(node: ViewNode) -> RunOptions | None:
 class Manner:
     """The manner in which views are refreshed together.
 
-    `on_old`: a view that reads one that failed is run all the same, over the last output of that one.
+    `on_old`: a view that reads one that failed is run all the same, over the last output of that one. `blames`: tells
+    whether an error is a failure of its view, which the history then has.
     """
 
     wants: Wants = _last_point
     on_old: bool = False
+    blames: Callable[[Exception], bool] = _any
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,14 +225,16 @@ class _Together:
         self.rows[location] = self._note(node, error)
 
     def _note(self, node: ViewNode, error: Exception) -> RunRow:
-        return failing.note(node.jvm, node.view, self._occasion_of(node.view), error)
+        take_down = failing.note if self.manner.blames(error) else failing.passed
+        return take_down(node.jvm, node.view, self._occasion_of(node.view), error)
 
     def _row_of(self, failure: Failed) -> RunRow:
         """Returns the row of a view that failed before any run began, and notes it."""
         if failure.view is None:
             row = failing.row_of(failure.name, self.occasion, failure.error, JobCost())
             return replace(row, point=None)
-        return failing.note(self.jvm, failure.view, self._occasion_of(failure.view), failure.error)
+        take_down = failing.note if self.manner.blames(failure.error) else failing.passed
+        return take_down(self.jvm, failure.view, self._occasion_of(failure.view), failure.error)
 
     def _occasion_of(self, view: View) -> Occasion:
         """Returns the occasion of a view's run; of one that has not begun, that of the statement."""

@@ -39,6 +39,8 @@ LONGEST_WAIT = 3600.0
 """Most seconds between two attempts to run a view that fails."""
 WRITE_SECONDS = 60.0
 """A service writes what runs without data have dealt with at most so often; if it dies, a point is fired once more."""
+FIRST_COME = "TIDEMILL_CONCURRENT_REFRESH"
+"""The error of a run that another one was faster than."""
 WAITING = ("TIDEMILL_NOT_FILLED", "TIDEMILL_UPSTREAM_FAILED", "TIDEMILL_SOURCE_MOVED", "OPERATION_CANCELED")
 """Errors that end without the view's doing; it stays due."""
 WAIT_SECONDS = 30.0
@@ -151,7 +153,7 @@ class Ticks:
             return []
         began = time.time_ns() // 1000
         try:
-            manner = Manner(lambda node: self._wanted(node, fires), on_old=True)
+            manner = Manner(lambda node: self._wanted(node, fires), on_old=True, blames=_of_the_view)
             answer = together.refreshed(self._jvm, [seen.entry for seen, _ in fires.values()], manner)
         except (TidemillError, JvmFailure) as failure:
             if says_cancelled(failure) and self._jvm.cancelled:
@@ -197,7 +199,7 @@ class Ticks:
         """Takes down a failure. Returns False if it is none of the view's."""
         what, text = condition(error), message(error)
         gone = what == "TIDEMILL_NOT_FOUND" and catalog.lookup(self._jvm, seen.entry.name) is None
-        if gone or what == "TIDEMILL_CONCURRENT_REFRESH":
+        if gone or what == FIRST_COME:
             _LOG.debug("%s was run by another one first, or is gone: %s", _name(seen), text)
             return False
         if what in WAITING or says_cancelled(error):
@@ -251,6 +253,12 @@ class Ticks:
             event(self._observer)
         except Exception:
             _LOG.exception("an observer failed")
+
+
+def _of_the_view(error: Exception) -> bool:
+    """Returns False for what passes by itself: another one was first, a view that is read has no content yet, or the
+    run was cancelled."""
+    return condition(error) not in {FIRST_COME, *WAITING} and not says_cancelled(error)
 
 
 def _unknown(seen: Seen) -> Firing:
