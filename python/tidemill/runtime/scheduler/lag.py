@@ -12,6 +12,9 @@ from tidemill.runtime.view.views import View
 from tidemill.sources.adapters import pin, tells_changes
 from tidemill.sources.file_source import FileSource
 
+_PLACE = {"files": "pages", "delta": "version", "view": "run"}
+"""By kind of source, the part of its position that changes are told by."""
+
 
 def lag_seconds(jvm: Jvm, view: View, now: float) -> int | None:
     """Returns the age in seconds of the oldest change that no run with output has read; 0 if there is none; None if a
@@ -36,8 +39,9 @@ def lag_seconds(jvm: Jvm, view: View, now: float) -> int | None:
 
 
 def _changed_at(view: View, source: Mapping[str, Any], before: Any, position: Any) -> float | None:
-    """Returns when a source changed first after a position (epoch seconds); None if nobody knows any more."""
-    if before is None:
+    """Returns when a source changed first after a position (epoch seconds); None if nobody knows any more: the position
+    may be that of another kind of table, which was there before."""
+    if any(place is None or _PLACE[source["kind"]] not in place for place in (before, position)):
         return None
     match source["kind"]:
         case "files":
