@@ -117,7 +117,7 @@ class Flips:
 
 
 def flips(other: Side, before: float, after: float, *, keyed: bool) -> Flips:
-    """Fractions of rows that find and lose partners on the other side of a join (for one row: Tempura section 4.2).
+    """Fractions of rows that find and lose partners on the other side of a join (InQP section 3.1).
 
     A row with m partners on average has none with probability e^-m, the limit of (1 - p)^rows; where the other side has
     each key once (`keyed`), it has none with probability 1 - m. Insertions come first, then deletions; updates keep

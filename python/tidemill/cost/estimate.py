@@ -6,10 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from tidemill.cost.changes import Change
 from tidemill.cost.costing import CostModel, Facts, RowCount
 from tidemill.cost.distinct import Distinct
-from tidemill.cost.guesses import CHANGED_SHARE, CONDITION_SHARE, NEW_VALUE_SHARE, SOURCE_ROWS
+from tidemill.cost.guesses import CONDITION_SHARE, NEW_VALUE_SHARE
 from tidemill.cost.kept import KeptRows
 from tidemill.cost.moments import Moment, Moments
 from tidemill.memo.memo import Memo
@@ -58,7 +57,7 @@ def estimate(
     at = [first, *(_moment(sizes, time, counted, first) for time in sizes.memo.timeline.moments[1:])]
     last = at[-1]
     facts = Facts(sizes.memo.query, sizes.steps, last.selectivity, distinct=last.distinct)
-    moments = Moments(sizes.memo, at, lambda *interval: source_change(facts, *interval))
+    moments = Moments(sizes.memo, at, facts.change_over)
     kept = {
         name: state if state.whole is not None else replace(state, whole=float(first.rows[number]))
         for name, number in states.items()
@@ -130,16 +129,6 @@ def _growth(memo: Memo, relation: int, groups: float, scans: Mapping[int, float]
     below = [n for n in scans if memo.tvrs[n].props.sources <= sources]
     largest = max(below, key=lambda n: first.rows[n], default=None)
     return 1.0 if largest is None or not first.rows[largest] else scans[largest] / first.rows[largest]
-
-
-def source_change(facts: Facts, source: int, start: Time, end: Time) -> Change:
-    """The change of a source between two moments; where it was not counted, new rows as a guess."""
-    told = facts.change_over(source, start, end)
-    if told is None:
-        known = facts.source_at(source, end)
-        rows = SOURCE_ROWS if known is None or known.rows is None else known.rows
-        return Change(inserts=max(1.0, rows * CHANGED_SHARE))
-    return Change(*told)
 
 
 def _join_selectivity(

@@ -6,15 +6,15 @@ the same rows, whatever they cost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from tidemill.cost import changes
 from tidemill.cost.changes import Change, Groups, Reach, Side
 from tidemill.cost.distinct import Distinct
-from tidemill.cost.guesses import CROSSED_SHARE, ROWS_SINCE
+from tidemill.cost.guesses import CHANGED_SHARE, CROSSED_SHARE, ROWS_SINCE
 from tidemill.memo.memo import Memo
 from tidemill.plan.clock import clock_of
 from tidemill.plan.expr import Expr
@@ -54,26 +54,21 @@ class Moment:
     estimated: Mapping[int, float]
 
 
-class SourceChanges(Protocol):
-    """Tells the change of a source between two moments."""
-
-    def __call__(self, source: int, start: Time, end: Time, /) -> Change:
-        """The change; nothing where the source does not change."""
-        ...
-
-
 class Moments:
     """Sizes of the relations of a memo over time.
 
     Args:
         at: sizes at each moment, in order.
-        sources: tells the change of a source.
+        counted: tells the rows inserted into a source and deleted from it between two moments; None if they were not
+            counted.
     """
 
-    def __init__(self, memo: Memo, at: Sequence[Moment], sources: SourceChanges) -> None:
+    def __init__(
+        self, memo: Memo, at: Sequence[Moment], counted: Callable[[int, Time, Time], tuple[float, float] | None]
+    ) -> None:
         self._memo = memo
         self._at = at
-        self._sources = sources
+        self._counted = counted
         self._changes: dict[tuple[int, Time, Time], Change] = {}
 
     def at(self, time: Time) -> Moment:
@@ -114,7 +109,8 @@ class Moments:
         moves = bool(clock_of(op, self._memo.query) & self._memo.timeline.changed(Span(start, end)))
         match op:
             case Scan(source):
-                return self._sources(source, start, end)
+                counted = self._counted(source, start, end)
+                return Change(max(1.0, after * CHANGED_SHARE)) if counted is None else Change(*counted)
             case Filter():
                 own = changes.filtered(sides[0].change, _share(sides[0], before, after))
                 return own + changes.crossed(sides[0].kept, CROSSED_SHARE) if moves else own

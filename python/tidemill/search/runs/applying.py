@@ -19,7 +19,6 @@ from tidemill.search.contract.stored import FEW_MARKED, MOST_FOUND, MOST_PLACED_
 from tidemill.search.runs.explanation import Job
 from tidemill.search.runs.inspect import view_keys
 from tidemill.search.space.space import Followed, Space
-from tidemill.tvr.form import OLD
 
 LEAST_ROWS = 0.5
 """Estimated rows below which there are none."""
@@ -121,5 +120,5 @@ def _applied(content: Content, model: CostModel, leaving: float, kept: bool, row
 
 def leaving_share(space: Space) -> float:
     """The fraction of the signed rows of the view's change that leave."""
-    change = space.facts.change(space.root, OLD, space.now)
+    change = space.facts.change(space.root, space.since.old, space.since.new)
     return HALF if change is None or not change.signed else (change.deletes + change.updates) / change.signed
