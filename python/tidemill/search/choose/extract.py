@@ -9,15 +9,16 @@ chosen separately, so that it never reads itself by way of its readers.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
 from tidemill.cost.costing import CostModel, CpuMs, Facts, OperatorWork, RowCount, few_touched
 from tidemill.memo.memo import Expression, Memo
-from tidemill.plan.ops import FinalChange, JoinChange, Project, Reach, Scan
+from tidemill.plan.ops import FinalChange, JoinChange, Reach
+from tidemill.search.choose.planned import Gains, Planned
 from tidemill.search.choose.settle import (
     ANY_WEIGHT,
     Choice,
@@ -28,34 +29,12 @@ from tidemill.search.choose.settle import (
     SettlingProblem,
     WrittenAt,
 )
-from tidemill.search.space.cuts import told_by
-from tidemill.search.space.ways import Way, Ways
+from tidemill.search.space.ways import Ways
 
 MADE, PLAIN, BEST = range(3)
 PlaceAtLevel: TypeAlias = tuple[int, Place]
 """A place at a level: the place itself, computed in order to be written (MADE); or the choices where nothing is written
 (PLAIN), where everything the plan writes is written (BEST), or, at higher levels, where only a part of that is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A group at a run, with the choice that provides it.
-
-    Attributes:
-        reads: number of reads in the course of the plan.
-        once: it is computed only once, and written.
-    """
-
-    group: int
-    run: int
-    choice: Choice
-    reads: int = 1
-    once: bool = False
-
-    @property
-    def times(self) -> int:
-        """Number of times that it is computed or loaded."""
-        return 1 if self.once else self.reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +84,7 @@ class Extractor:
         after = {self.place(place): known for place, known in (handling or {}).items()}
         self._settling = SettlingProblem(memo, model, facts, allowed, prefer, self.runs, savable, ways or Ways(), after)
         self._staged: dict[int, RowCount] = {}
-        self._told_by: dict[int, set[int]] = {}
-        self._looked_up: dict[int, list[Way]] = {}
-        for group, known in self._settling.ways_of.items():
-            if told := {place for way in known for place in told_by(memo, way.expression)}:
-                self._told_by[group] = told
-            if looked_up := [way for way in known if way.looks_up]:
-                self._looked_up[group] = looked_up
+        self._gains = Gains(memo, model, self._settling, self.runs)
         self._plain = self._settling.settle({})
         self._written = frozenset(map(self.place, written))
         self._copies = {self.place(copy): self.place(of) for copy, of in (copies or {}).items()}
@@ -354,65 +327,8 @@ class Extractor:
         return operators, handling
 
     def gains(self, plan: Sequence[Planned]) -> dict[Place, float]:
-        """Estimated priced gain from writing and loading a place instead of computing it several times.
-
-        All other choices stay. It includes readers that could use the written rows instead of their own computation:
-        rows before a change from those after it or the other way round (`told_by`), and look-ups of states by written
-        keys.
-        """
-        told: dict[Place, list[float]] = defaultdict(list)
-        computed = [p for p in plan if p.choice.expression is not None]
-        for p in computed:
-            for other in self._told_by.get(p.group, ()):
-                told[other, p.run].append(p.choice.cost * p.times)
-            for way in self._looked_up.get(p.group, ()):
-                if (way.inputs[0], p.run) not in self._best.found:
-                    continue
-                own = self._settling.choice(way, p.run, self._best).own * self.runs[p.run].price
-                if own < p.choice.cost:
-                    told[way.inputs[0], p.run].append((p.choice.cost - own) * p.times)
-        at: dict[Place, list[Planned]] = defaultdict(list)
-        for p in computed:
-            at[p.group, p.run].append(p)
-        found: dict[Place, float] = {}
-        for place, each in at.items():  # once for what is written, and once for all else
-            others, reads = told.get(place, []), sum(p.reads for p in each)
-            least = min(each, key=lambda p: p.choice.cost)
-            if any(p.once for p in each) or reads + len(others) < 2 or not self._has_columns(least):
-                continue
-            rows = least.choice.rows
-            handling = self._model.save(rows) + self._model.load(rows) * (reads + len(others))
-            saved = sum(p.choice.cost * p.reads for p in each) - least.choice.cost + sum(others)
-            found[place] = saved - handling * self.runs[place[1]].price
-        return found | dict(self._gains_before(computed))
-
-    def _gains_before(self, computed: Iterable[Planned]) -> Iterator[tuple[Place, float]]:
-        """Gains from writing at an earlier run what later runs compute several times.
-
-        A single reader has chosen between the runs already. Several share what the earlier run takes, so they may gain
-        where none of them does alone. Prices may fall, so all earlier runs are looked at.
-        """
-        later: dict[int, list[Planned]] = defaultdict(list)
-        for p in computed:
-            if p.run > 0 and not p.once and self._settling.is_savable(p.group):
-                later[p.group].append(p)
-        for group, each in later.items():
-            for run in range(max(p.run for p in each)):
-                readers = [p for p in each if p.run > run]
-                choice = self.best(group, run)
-                if sum(p.reads for p in readers) < 2 or choice is None or choice.expression is None:
-                    continue
-                there = choice.cost + self._model.save(choice.rows) * self.runs[run].price
-                loads = sum(self._model.load(choice.rows) * p.reads * self.runs[p.run].price for p in readers)
-                yield (group, run), sum(p.choice.cost * p.reads for p in readers) - there - loads
-
-    def _has_columns(self, p: Planned) -> bool:
-        """False for rows without columns, which cannot be written; deltas always have their counts."""
-        about = self._memo.group(p.group).about
-        if about is not None:
-            return about[1].kind.interval or bool(self._memo.tvrs[about[0]].props.columns)
-        op = p.choice.expression.op if p.choice.expression is not None else None
-        return not isinstance(op, Project | Scan) or bool(op.columns)
+        """Estimated priced gain from writing and loading a place instead of computing it several times."""
+        return self._gains.of(plan, self._best)
 
     @property
     def noise(self) -> float:

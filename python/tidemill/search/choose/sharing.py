@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from tidemill.search.choose.extract import Extractor, Planned
+from tidemill.search.choose.extract import Extractor
+from tidemill.search.choose.planned import Planned
 from tidemill.search.choose.settle import Place
 
 TRIES = 16

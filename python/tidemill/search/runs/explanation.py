@@ -9,7 +9,8 @@ from tidemill.cost.costing import CpuMs, RowCount
 from tidemill.memo.memo import Expression
 from tidemill.plan.change import SourceChange
 from tidemill.rule.engine import Stopped
-from tidemill.search.choose.extract import Extractor, Planned
+from tidemill.search.choose.extract import Extractor
+from tidemill.search.choose.planned import Planned
 from tidemill.search.contract.run_plan import RunPlan
 from tidemill.search.keep.compaction import Compaction
 from tidemill.search.space.space import Space

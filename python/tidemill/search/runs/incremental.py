@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
-from tidemill.search.choose.extract import Extractor, Planned
+from tidemill.search.choose.extract import Extractor
+from tidemill.search.choose.planned import Planned
 from tidemill.search.choose.sharing import Start, share
 from tidemill.search.contract.run_plan import COST, read_by, states_needed
 from tidemill.search.runs.anew import full
