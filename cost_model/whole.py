@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from math import floor, prod
 from typing import TypeAlias
 
-from tidemill.cost.changes import NONE, Change, Flips, Side, anti_joined, filtered, flips, joined, semi_joined
+from tidemill.cost.changes import NONE, Change, Flips, Side, filtered, flips, joined, joined_as
 from tidemill.cost.costing import Facts, RowCount
 from tidemill.cost.guesses import CONDITION_SHARE
 from tidemill.memo.memo import Memo
@@ -148,27 +148,16 @@ class _WholeRows:
             case _:
                 return None
 
-    def _joined(self, op: Join, sides: Sequence[Side], start: Time, end: Time) -> Change | None:
+    def _joined(self, op: Join, sides: Sequence[Side], start: Time, end: Time) -> Change:
         first, last = self._share(op.condition, start), self._share(op.condition, end)
         pairs = joined(sides, first, last, keyed=False)
         if op.kind == "inner":
             return pairs
         left, right = sides
+        of_left, of_right = (flips(other, first, last, keyed=False) for other in (right, left))
         if self._looks_up(op.condition, end):
             of_left = _flips_once(left, right, pairs, first)
-        else:
-            of_left = flips(right, first, last, keyed=False)
-        match op.kind:
-            case "anti":
-                return anti_joined(left, of_left)
-            case "semi":
-                return semi_joined(left, of_left)
-            case "left":
-                return pairs + anti_joined(left, of_left)
-            case "full":
-                return pairs + anti_joined(left, of_left) + anti_joined(right, flips(left, first, last, keyed=False))
-            case _:
-                return None
+        return joined_as(op.kind, sides, pairs, of_left, of_right)
 
 
 def _alone(partners: float) -> float:

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, prod
+from typing import assert_never
+
+from tidemill.plan.kinds import JoinKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,33 @@ def anti_joined(side: Side, flips: Flips) -> Change:
 def marked(side: Side, flips: Flips) -> Change:
     """The change of the rows of a side with a column that tells whether they have a partner."""
     return side.change + Change(updates=side.kept * (flips.found + flips.lost))
+
+
+def joined_as(kind: JoinKind, sides: Sequence[Side], pairs: Change, of_left: Flips, of_right: Flips) -> Change:
+    """The change of a join of two inputs of this kind.
+
+    Args:
+        pairs: the change of the inner join.
+        of_left, of_right: how rows of an input find and lose partners in the other one.
+    """
+    left, right = sides
+    match kind:
+        case "inner":
+            return pairs
+        case "semi":
+            return semi_joined(left, of_left)
+        case "anti":
+            return anti_joined(left, of_left)
+        case "existence":
+            return marked(left, of_left)
+        case "left":
+            return pairs + anti_joined(left, of_left)
+        case "right":
+            return pairs + anti_joined(right, of_right)
+        case "full":
+            return pairs + anti_joined(left, of_left) + anti_joined(right, of_right)
+        case _:
+            assert_never(kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,25 +146,10 @@ class Moments:
         pairs = changes.joined(sides, before, after, keyed=keyed)
         if op.kind == "inner":
             return pairs
-        left, right = sides
         of_left, of_right = (
             changes.flips(sides[other], before, after, keyed=self._keyed(op, inputs, other, end)) for other in (1, 0)
         )
-        match op.kind:
-            case "semi":
-                return changes.semi_joined(left, of_left)
-            case "anti":
-                return changes.anti_joined(left, of_left)
-            case "existence":
-                return changes.marked(left, of_left)
-            case "left":
-                return pairs + changes.anti_joined(left, of_left)
-            case "right":
-                return pairs + changes.anti_joined(right, of_right)
-            case "full":
-                return pairs + changes.anti_joined(left, of_left) + changes.anti_joined(right, of_right)
-            case _:
-                assert_never(op.kind)
+        return changes.joined_as(op.kind, sides, pairs, of_left, of_right)
 
     def _keyed(self, op: Join, inputs: Sequence[int], other: int, time: Time) -> bool:
         """True if a row meets at most one of an input, as far as sizes tell: its table has no more rows than keys."""
