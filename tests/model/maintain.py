@@ -7,7 +7,6 @@ state, merged, is what computing it anew gives; the keys that the plan promises 
 from __future__ import annotations
 
 import random
-import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
@@ -16,16 +15,17 @@ from functools import cache, partial
 from math import isfinite
 from unittest import mock
 
-from cost_model.default import DefaultCostModel
+from tests.model.mode import Mode, Shaken
 from tests.model.moments import Changes, Moments, Tables
-from tests.model.scalars import Exact, Row
+from tests.model.records import merged, records_of
+from tests.model.scalars import Row
 from tests.model.semantics import Record, Relation, World, run
-from tidemill.cost.costing import CpuMs, Facts, Read, RowCount
+from tidemill.cost.costing import CpuMs
 from tidemill.explain import explained
 from tidemill.memo.check import check
 from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
-from tidemill.plan.ops import Op, Scan
+from tidemill.plan.ops import Scan
 from tidemill.plan.query import COUNT_FIELD, Query
 from tidemill.plan.tree import Tree, columns_of
 from tidemill.rule.engine import explore
@@ -33,8 +33,7 @@ from tidemill.rule.registry import load_rules
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.contract.past import Past, PastRun
 from tidemill.search.contract.request import KnownRows, PlanRequest, UpcomingPoint
-from tidemill.search.contract.run_kinds import Policy
-from tidemill.search.contract.run_plan import RunPlan, Step
+from tidemill.search.contract.run_plan import RunPlan
 from tidemill.search.contract.stored import Piece
 from tidemill.search.keep import compaction
 from tidemill.search.keep.compaction import Compaction
@@ -52,51 +51,6 @@ from tidemill.tvr.form import DELTA, SNAPSHOT, Form
 
 STORED_ROWS = 200_000
 """Rows that every piece of a state claims to have."""
-
-
-@dataclass(frozen=True)
-class Shaken(DefaultCostModel):
-    """The default model with each cost multiplied at random, the same for the same operator."""
-
-    seed: int = 0
-
-    def cost(self, op: Op, reads: Sequence[Read], output: RowCount, facts: Facts) -> CpuMs:
-        noise = random.Random(zlib.crc32(f"{self.seed} {op}".encode())).uniform(-6, 6)
-        return CpuMs((float(DefaultCostModel.cost(self, op, reads, output, facts)) + 1) * 2.718**noise)
-
-
-@dataclass(frozen=True)
-class Mode:
-    """How plans are made: the pack preferred, rules switched off, costs shaken, states kept, what sources can do."""
-
-    prefer: str | None = None
-    off: frozenset[str] = frozenset()
-    shake: int | None = None
-    keep: float | None = None
-    """Share of the possible states that is kept; None: those that the planner chooses."""
-    policy: Policy = "AUTO"
-    readable: bool = True
-    telling: frozenset[int] | None = None
-    """Sources that can tell their changes; None: all."""
-    lose: float = 0.0
-    """How often a state, or the content, is gone when a run begins."""
-    anew: float = 0.0
-    """How often a run chooses its states anew, as after one that might not use every pack."""
-    fewer: float = 0.0
-    """How often a run may use only some of the packs."""
-    timed: bool = False
-    """What the runs so far took is known: something at random."""
-    early: float | None = None
-    """How much of what could be done by a run without output is; None: what the planner chooses."""
-    model: str = "default"
-    known: bool = False
-    """The planner knows all numbers of rows, those of points to come too."""
-    ordered: bool = False
-    """Every base is in an order, so that keys can be looked up in it."""
-    tells: float = 0.0
-    """How often views above wait for the change when the content is made anew."""
-    compact: float = 0.0
-    """How often pieces of a state that a run reads are put together, from any of them on."""
 
 
 @dataclass
@@ -202,7 +156,7 @@ class View:
             tables = {(n, 1): rows for n, rows in line[moment].items()}
             world = World(query, tables)
             for step in plan.steps[:-1]:
-                world.staged[step.name] = _records(step, run(step.plan, world))
+                world.staged[step.name] = records_of(step, run(step.plan, world))
             return Counter(run(plan.steps[-1].plan, world).rows)
 
         def measured(tree: Tree, form: Form) -> float | None:
@@ -324,14 +278,14 @@ class View:
         for step in plan.steps:
             if step.mode == "compact":
                 world.states = {**world.states, str(step.state): states[str(step.state)]}
-            records = _records(step, run(step.plan, world))
+            records = records_of(step, run(step.plan, world))
             world.staged[step.name] = records
             if step.target == "state":
                 assert step.state is not None
                 before = states.get(step.state, []) if step.mode == "segment" else []
                 if step.mode == "compact":
                     before = states[step.state][: step.first]
-                    whole = _merged(records, self._keys_of[step.state])
+                    whole = merged(records, self._keys_of[step.state])
                     assert step.first > 0 or len(whole) == len(records), "a new base holds a key twice, or no row"
                 states[step.state] = [*before, records]
                 if step.mode == "compact":
@@ -407,13 +361,13 @@ class View:
         world = self._world()
         fresh: dict[str, list[Record]] = {}
         for step in anew.steps:
-            world.staged[step.name] = _records(step, run(step.plan, world))
+            world.staged[step.name] = records_of(step, run(step.plan, world))
             if step.state is not None:
                 fresh[step.state] = world.staged[step.name]
         for spec in plan.states:
             keys = self._keys_of[spec.name]
-            found = _merged([record for piece in self.states[spec.name] for record in piece], keys)
-            wanted = _merged(fresh[spec.name], keys)
+            found = merged([record for piece in self.states[spec.name] for record in piece], keys)
+            wanted = merged(fresh[spec.name], keys)
             shown = f"state {spec.name} ({spec.form} of {spec.text}): {found} for {wanted}"
             assert found == wanted, f"{shown}\n{explained(plan, 'PLAN')}"
 
@@ -431,32 +385,3 @@ def _sources(tree: Tree) -> frozenset[int]:
 def _columns_in(tree: Tree) -> set[int]:
     """The columns of a relation and of all below it."""
     return set(columns_of(tree)).union(*map(_columns_in, tree.inputs))
-
-
-def _records(step: Step, rows: Relation) -> list[Record]:
-    at = [(rows.columns.index(c), f) for c, f in step.columns]
-    return [{f: r[i] for i, f in at} for r in rows.rows]
-
-
-def _merged(records: Sequence[Record], keys: int | None) -> dict[Row, Row]:
-    """A state's rows by key: counts or parts added up, what has no row left out.
-
-    `keys`: how many of the first fields of an attribute state are its keys; None for a snapshot in signed rows.
-    """
-    found: dict[Row, list[object]] = {}
-    for record in records:
-        if keys is None:
-            key, parts = tuple(v for f, v in record.items() if f != "_n"), [record["_n"]]
-        else:
-            values = [record[f"c{i}"] for i in range(len(record))]
-            key, parts = tuple(values[:keys]), values[keys:]
-        known = found.get(key)
-        found[key] = parts if known is None else [_plus(a, b) for a, b in zip(known, parts, strict=True)]
-    return {k: tuple(v) for k, v in found.items() if v[0] != 0 or keys == 0}
-
-
-def _plus(a: object, b: object) -> object:
-    if isinstance(a, Exact):
-        assert isinstance(b, Exact)
-        return a.merge(b)
-    return a + b  # type: ignore[operator]  # numbers

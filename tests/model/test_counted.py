@@ -8,7 +8,8 @@ import pytest
 from hypothesis import Phase, event, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.model.maintain import Mode, View
+from tests.model.maintain import View
+from tests.model.mode import Mode
 from tests.search.random_trees import queries
 from tests.search.test_algebra import RUN, SEED, TABLES, changes, now_of
 from tidemill.rule.registry import load_rules

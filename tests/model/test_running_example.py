@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.model.maintain import Mode, View
+from tests.model.maintain import View
+from tests.model.mode import Mode
 from tests.model.moments import Changes, Tables
 from tests.model.semantics import Record
 from tidemill.explain.document import document

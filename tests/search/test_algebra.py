@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, event, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.model.maintain import Mode, View
+from tests.model.maintain import View
+from tests.model.mode import Mode
 from tests.model.moments import Changes
 from tests.model.scalars import INF, NAN
 from tests.model.semantics import Record

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.model.maintain import Mode, View
+from tests.model.maintain import View
+from tests.model.mode import Mode
 from tests.model.moments import Changes
 from tests.model.scalars import INF, NAN, Row
 from tests.model.semantics import Record

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.model.maintain import Mode, View
+from tests.model.maintain import View
+from tests.model.mode import Mode
 from tests.model.semantics import Record
 from tidemill.settings import PACKS
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.model.maintain import Mode, View
+from tests.model.maintain import View
+from tests.model.mode import Mode
 from tests.search.test_cases import SOURCES, VIEWS, T, U, W, maintained, plan
 from tidemill.plan.change import SourceChange
 from tidemill.search.contract.request import PlanRequest

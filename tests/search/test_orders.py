@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from cost_model.default import MODEL
-from tests.model.maintain import Mode, View
+from tests.model.maintain import View
+from tests.model.mode import Mode
 from tests.search.test_cases import SOURCES, VIEWS, T, maintained, plan
 from tests.search.test_cuts import nodes
 from tidemill.cost.costing import LOOKED_UP_KEYS

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.model import maintain as maintaining
-from tests.model.maintain import Mode, View
+from tests.model.maintain import View
+from tests.model.mode import Mode
 from tests.model.semantics import Record
 from tidemill.plan.change import SourceChange
 from tidemill.search.contract.request import PlanRequest

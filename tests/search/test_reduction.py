@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.model.maintain import Mode, View
+from tests.model.maintain import View
+from tests.model.mode import Mode
 from tests.model.moments import Changes
 from tests.model.semantics import Record
 from tests.search.test_cases import SOURCES, T, U, W, maintained, plan
