@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cost_model.default import MODEL
+from tests.search.test_planner import EXTREMA, SUMS, change, planned
 from tidemill.cost.costing import BROADCAST_ROWS, Facts, Read, RowCount, row_bytes
 from tidemill.cost.kept import KeptRows, StateRows
 from tidemill.plan.change import SourceChange
@@ -27,6 +28,8 @@ from tidemill.plan.ops import (
     Window,
     WindowCall,
 )
+from tidemill.search.contract.request import PlanRequest
+from tidemill.search.service.planner import plan_run
 from tidemill.text.parser import parse_query
 from tidemill.tvr.form import DELTA, SNAPSHOT, FormKind
 
@@ -122,3 +125,33 @@ def test_what_is_kept_has_the_rows_that_were_counted() -> None:
     assert [parts["u", part] for part in PARTS] == [1.0, 1.0, 1.0]
     assert (facts.kept_rows(HeldScan(())), facts.kept_rows(ResultScan(()))) == (0.0, 1.0)
     assert (facts.segments("s"), facts.segments("u"), kept.size("s"), kept.size("t")) == (4.0, 0.0, 10.0, 0.0)
+
+
+def test_a_change_costs_what_is_read_to_tell_it() -> None:
+    """Files that were written anew for a few rows of theirs: under AUTO the whole is computed again if that is less."""
+    few, whole = change(), change(read=2e7)
+    assert planned(SUMS, {0: whole}, policy="STRICT").estimated > 2 * planned(SUMS, {0: few}, policy="STRICT").estimated
+    assert planned(EXTREMA, {0: few}).kind == "INCREMENTAL"
+    assert planned(EXTREMA, {0: replace(few, read=2e8)}).kind == "FULL"
+
+
+def test_a_table_of_many_small_files_is_not_compared_as_a_whole() -> None:
+    """Opening its files takes longer than reading a change feed, however few rows it has."""
+    text = "source 0 t [a: long, b: long] kind=delta rows=5000\n"
+    text += "project [#9 := (#1 + 1)]\n  filter [(#1 > 10)]\n    scan 0 [#0 := a, #1 := b]\n"
+    small = change(rows=5_000.0, inserts=100.0, deletes=0.0)
+    methods = [
+        plan_run(
+            PlanRequest(
+                query=parse_query(text),
+                policy="INCREMENTAL",
+                sources={0: replace(small, files=files)},
+                states=frozenset(),
+                first=False,
+                full_reason=None,
+                rows=2_500.0,
+            )
+        ).methods
+        for files in (1.0, 80.0)
+    ]
+    assert methods == [("delta", "recompute"), ("delta",)]

@@ -118,6 +118,21 @@ def test_a_state_that_was_counted_corrects_all_moments() -> None:
     assert [found.facts.size(groups.tvr, t) for t in (0, 1)] == pytest.approx([3e6, 3.03e6], rel=1e-6)
 
 
+def test_rows_that_were_written_stand_for_estimates() -> None:
+    """The content's rows, and those of states: more or fewer than the model says."""
+    query, steps = normal_query(parse_query(SOURCES + BY_ORDER)), [{0: arrived(6e6, 6_000, 6_000)}]
+
+    def told(kept: Kept) -> Space:
+        return explore_space(SpaceRequest(query, steps, 1, kept), [], MODEL, Budget())
+
+    groups = next(c for c in told(Kept(None)).candidates if c.partial is not None)
+    for rows in (10.0, 900_000.0):
+        whole = told(Kept({}, rows=KeptRows(content=rows)))
+        assert whole.facts.size(whole.root, 0) == whole.facts.kept.content == rows
+        kept = told(Kept(None, rows=KeptRows({groups.name: StateRows(rows)})))
+        assert kept.facts.size(groups.tvr, 0) == rows
+
+
 @pytest.mark.parametrize("name", sorted(VIEWS)[::9])
 @pytest.mark.parametrize("points", [1, 2])
 def test_every_way_to_compute_a_change_has_its_rows(name: str, points: int) -> None:

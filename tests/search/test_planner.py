@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from textwrap import indent
 from typing import Any
 from unittest import mock
@@ -12,7 +11,6 @@ from unittest import mock
 import pytest
 
 from cost_model.default import MODEL
-from tidemill.cost.kept import KeptRows, StateRows
 from tidemill.errors import TidemillError
 from tidemill.explain import explained
 from tidemill.explain.document import document
@@ -344,25 +342,6 @@ def test_what_is_kept_is_followed_however_little_time_there_is() -> None:
     assert planned(text, states=frozenset(own), settings=hurried).kind == "INCREMENTAL"
 
 
-def test_rows_that_were_written_stand_for_estimates() -> None:
-    """The content's rows, and those of states: more or fewer than the model says."""
-    query = normal_query(parse_query(SOURCES + SUMS))
-    for rows in (10.0, 900_000.0):
-        whole = explore_space(
-            SpaceRequest(query, [{0: change()}], 1, Kept({}, rows=KeptRows(content=rows))), [], MODEL, Budget()
-        )
-        assert whole.facts.size(whole.root, 0) == whole.facts.kept.content == rows
-        every = explore_space(SpaceRequest(query, [{0: change()}], 1, Kept(None)), [], MODEL, Budget())
-        groups = next(c for c in every.candidates if c.partial is not None)
-        kept = explore_space(
-            SpaceRequest(query, [{0: change()}], 1, Kept(None, rows=KeptRows({groups.name: StateRows(rows)}))),
-            [],
-            MODEL,
-            Budget(),
-        )
-        assert kept.facts.size(groups.tvr, 0) == rows
-
-
 def anti_joins(node: Mapping[str, Any]) -> int:
     own = int(node["op"] == "join" and node["kind"] == "anti")
     return own + sum(map(anti_joins, node.get("inputs", ())))
@@ -381,14 +360,6 @@ def test_rows_of_a_state_that_nothing_came_to_are_not_grouped_again(segment: int
     assert (sum(anti_joins(s.plan) for s in plan.steps) > 0) == apart
 
 
-def test_a_change_costs_what_is_read_to_tell_it() -> None:
-    """Files that were written anew for a few rows of theirs: under AUTO the whole is computed again if that is less."""
-    few, whole = change(), change(read=2e7)
-    assert planned(SUMS, {0: whole}, policy="STRICT").estimated > 2 * planned(SUMS, {0: few}, policy="STRICT").estimated
-    assert planned(EXTREMA, {0: few}).kind == "INCREMENTAL"
-    assert planned(EXTREMA, {0: replace(few, read=2e8)}).kind == "FULL"
-
-
 def test_a_plan_is_estimated_as_it_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where parts of it are written for several readers."""
     found: list[Shared] = []
@@ -401,28 +372,6 @@ def test_a_plan_is_estimated_as_it_was_found(monkeypatch: pytest.MonkeyPatch) ->
     plan = planned("join full [(#0 = #2)]\n" + T + U, policy="STRICT")
     assert "shared" in {step.target for step in plan.steps}
     beside = sum(job.cost for job in plan.explanation.jobs)
-    handled = sum(found[0].extractor.handled(found[0].plan).values())  # before it is known which rows leave
+    handled = sum(found[0].extractor.handled(found[0].plan).values())  # before it is known where rows lie that leave
     assert 0 < handled < found[0].cost[0]
     assert plan.estimated == pytest.approx(found[0].cost[0] - handled + beside)
-
-
-def test_a_table_of_many_small_files_is_not_compared_as_a_whole() -> None:
-    """Opening its files takes longer than reading a change feed, however few rows it has."""
-    text = "source 0 t [a: long, b: long] kind=delta rows=5000\n"
-    text += "project [#9 := (#1 + 1)]\n  filter [(#1 > 10)]\n    scan 0 [#0 := a, #1 := b]\n"
-    small = change(rows=5_000.0, inserts=100.0, deletes=0.0)
-    methods = [
-        plan_run(
-            PlanRequest(
-                query=parse_query(text),
-                policy="INCREMENTAL",
-                sources={0: replace(small, files=files)},
-                states=frozenset(),
-                first=False,
-                full_reason=None,
-                rows=2_500.0,
-            )
-        ).methods
-        for files in (1.0, 80.0)
-    ]
-    assert methods == [("delta", "recompute"), ("delta",)]
