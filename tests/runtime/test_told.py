@@ -28,6 +28,12 @@ class Notes:
         self.begun: list[tuple[str, int | None, str]] = []
         self.ended: list[RunReport] = []
         self.failed: list[RunReport] = []
+        self.gone: list[str] = []
+
+    @property
+    def open(self) -> int:
+        """How many refreshes were begun and have not ended."""
+        return len(self.begun) - len(self.ended) - len(self.failed)
 
     def run_begun(self, view: str, point: int | None, trigger: str, at: float) -> None:
         self.begun.append((view.rpartition(".")[2], point, trigger))
@@ -37,6 +43,12 @@ class Notes:
 
     def run_failed(self, run: RunReport) -> None:
         self.failed.append(run)
+
+    def run_left(self, view: str) -> None:
+        raise AssertionError
+
+    def view_gone(self, view: str) -> None:
+        self.gone.append(view.rpartition(".")[2])
 
     def tick_begun(self, at: float) -> None:
         raise AssertionError

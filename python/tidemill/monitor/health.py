@@ -13,7 +13,8 @@ from tidemill.monitor.observer import FAILED, Lags, RunReport
 class Health:
     """An observer that remembers the last refresh of each view, and the last tick.
 
-    A view that the scheduler looked after in one tick and not in the next one is forgotten.
+    A view that is gone is forgotten: one that was dropped here, or that the scheduler looked after in one tick and not
+    in the next one.
     """
 
     def __init__(self) -> None:
@@ -60,6 +61,16 @@ class Health:
         with self._lock:
             self._running.pop(run.view, None)
             self._last[run.view] = run
+
+    def run_left(self, view: str) -> None:
+        with self._lock:
+            self._running.pop(view, None)
+
+    def view_gone(self, view: str) -> None:
+        with self._lock:
+            for known in (self._running, self._last):
+                known.pop(view, None)
+            self._lags = {name: lag for name, lag in self._lags.items() if name != view}
 
     def tick_begun(self, at: float) -> None:
         with self._lock:

@@ -9,7 +9,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from tidemill.monitor.observer import Lags, RunReport
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _OF_RUNS = ("view", "kind", "reason")
 _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
 """Upper bounds of the buckets of wall time."""
@@ -58,7 +57,7 @@ class Metrics:
             if rows is not None:
                 self._rows.labels(*labels, flow).inc(rows)
         if run.regret_ms is not None:
-            self._regret.labels(*labels).inc(max(0.0, run.regret_ms) / 1000)
+            self._regret.labels(*labels).inc(run.regret_ms / 1000)
         if run.state_bytes is not None:
             self._state.labels(run.view).set(run.state_bytes)
         self._ended.labels(run.view).set(run.started_at + (run.wall_ms or 0) / 1000)
@@ -67,6 +66,14 @@ class Metrics:
         labels = (run.view, run.kind, run.code)
         self._failures.labels(*labels).inc()
         self._took(run, labels)
+
+    def run_left(self, view: str) -> None:
+        pass
+
+    def view_gone(self, view: str) -> None:
+        for of_view in (self._state, self._lag, self._ended):
+            with suppress(KeyError):  # no run has told of it
+                of_view.remove(view)
 
     def tick_begun(self, at: float) -> None:
         pass
@@ -77,9 +84,7 @@ class Metrics:
         with self._lock:
             gone, self._ticked = self._ticked - known.keys(), frozenset(known)
         for view in gone:
-            for of_view in (self._state, self._lag, self._ended):
-                with suppress(KeyError):  # no run has told of it
-                    of_view.remove(view)
+            self.view_gone(view)
         for view, lag in known.items():
             self._lag.labels(view).set(float("nan") if lag is None else lag)
 

@@ -67,6 +67,12 @@ class Observer(Protocol):
 
     def run_failed(self, run: RunReport) -> None: ...
 
+    def run_left(self, view: str) -> None:
+        """What was begun has ended without a run, for a reason that passes by itself: another one was first."""
+
+    def view_gone(self, view: str) -> None:
+        """The view was dropped, or has another name now."""
+
     def tick_begun(self, at: float) -> None: ...
 
     def tick_ended(self, at: float, lags: Lags) -> None:
@@ -99,6 +105,12 @@ class Observers:
 
     def run_failed(self, run: RunReport) -> None:
         self._each(lambda one: one.run_failed(run))
+
+    def run_left(self, view: str) -> None:
+        self._each(lambda one: one.run_left(view))
+
+    def view_gone(self, view: str) -> None:
+        self._each(lambda one: one.view_gone(view))
 
     def tick_begun(self, at: float) -> None:
         self._each(lambda one: one.tick_begun(at))

@@ -37,6 +37,12 @@ class RunLog:
     def run_failed(self, run: RunReport) -> None:
         self._write(logging.INFO, run)  # the statement's own error is the warning
 
+    def run_left(self, view: str) -> None:
+        pass
+
+    def view_gone(self, view: str) -> None:
+        pass
+
     def tick_begun(self, at: float) -> None:
         pass
 

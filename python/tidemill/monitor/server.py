@@ -5,14 +5,17 @@ from __future__ import annotations
 import ipaddress
 import json
 import logging
+import socket
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import ClassVar
 
+from prometheus_client import CONTENT_TYPE_LATEST
+
 from tidemill.monitor.health import Health
-from tidemill.monitor.metrics import CONTENT_TYPE, Metrics
+from tidemill.monitor.metrics import Metrics
 from tidemill.monitor.observer import OBSERVERS, Observers
 
 LOOPBACK = "127.0.0.1"
@@ -31,7 +34,8 @@ class Monitor:
         self.health, self.metrics = Health(), Metrics()
         self._observers = OBSERVERS if observers is None else observers
         handler = type("Handler", (_Handler,), {"monitor": self, "local": _is_loopback(host)})
-        self._server = ThreadingHTTPServer((host, port), handler)
+        serving = _OverIPv6 if ":" in host else ThreadingHTTPServer
+        self._server = serving((host, port), handler)
         self._server.daemon_threads = True
         self.host = host
         for observer in (self.health, self.metrics):
@@ -47,7 +51,8 @@ class Monitor:
     @property
     def address(self) -> str:
         """Its URL, without a path."""
-        return f"http://{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
 
     def close(self) -> None:
         """Stops serving and observing. Closing it again does nothing."""
@@ -65,6 +70,10 @@ class Monitor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class _OverIPv6(ThreadingHTTPServer):
+    address_family = socket.AF_INET6
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -87,7 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
                 body = json.dumps(told, ensure_ascii=False, indent=2).encode() + b"\n"
                 return self._answer(status, "application/json", body)
             case "/metrics":
-                return self._answer(HTTPStatus.OK, CONTENT_TYPE, self.monitor.metrics.text())
+                return self._answer(HTTPStatus.OK, CONTENT_TYPE_LATEST, self.monitor.metrics.text())
             case _:
                 return self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"/health or /metrics\n")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 
 from pyspark.errors import PySparkException
 
@@ -57,9 +56,8 @@ def note(jvm: Jvm, view: View, occasion: Occasion, error: Exception) -> RunRow:
 def passed(jvm: Jvm, view: View, occasion: Occasion, error: Exception) -> RunRow:
     """Tells observers that a refresh has ended without a run, for a reason that is none of its view's. Returns a row of
     it, which the history does not get."""
-    row = row_of(view.definition.name, occasion, error, jvm.spent.take())
-    reports.tell(replace(row, kind="NO_DATA", reason=None))
-    return row
+    OBSERVERS.run_left(view.definition.qualified)
+    return row_of(view.definition.name, occasion, error, jvm.spent.take())
 
 
 def row_of(name: Sequence[str], occasion: Occasion, error: Exception, spent: JobCost) -> RunRow:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
+from tidemill.monitor.observer import OBSERVERS
 from tidemill.runtime.before import analysis, graph, planning, sessions
 from tidemill.runtime.before.foresight import foreseen_of
 from tidemill.runtime.load.replace import alter_query
@@ -67,6 +68,7 @@ def _rename(jvm: Jvm, view: View, name: tuple[str, ...]) -> None:
         raise TidemillError("TIDEMILL_ALREADY_EXISTS", {"view": ".".join(qualified), "object": taken.what})
     graph.refuse_cycle(jvm, qualified, view.definition.sources)
     catalog.rename_entry(jvm, old, qualified)
+    OBSERVERS.view_gone(view.definition.qualified)
 
 
 def _check(jvm: Jvm, view: View, action: Action) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
+from tidemill.monitor.observer import OBSERVERS
 from tidemill.runtime.storage.files import Files, child
 from tidemill.runtime.storage.small import DamagedError
 from tidemill.runtime.view import catalog, leases, removal, views
@@ -41,6 +42,7 @@ def drop(jvm: Jvm, statement: Drop, warnings: list[str]) -> list[list[Any]]:
         # If this process dies between entry and files, the mark tells the next CREATE that the files can go.
         files.write(child(view.location, DROPPING), str(view.next_run))
     catalog.drop_entry(jvm, entry.name)
+    OBSERVERS.view_gone(".".join(entry.name))
     # the newest definition may be damaged; the first is better than none
     known = view if view is not None or first is None else View(first, files)
     if known is not None:
