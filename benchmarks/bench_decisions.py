@@ -21,6 +21,7 @@ from benchmarks.data import BUILD
 from benchmarks.decisions.grounds import Ground, Placed, grounds
 from benchmarks.decisions.measuring import Measuring
 from benchmarks.harness import ROUNDS, SCALE, fresh_session
+from tests.conftest import confs
 from tidemill.settings import PACKS
 
 FEW = os.environ.get("TIDEMILL_BENCH_SMALL", "") == "true"
@@ -41,8 +42,9 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="module")
-def placed(request: pytest.FixtureRequest, spark: SparkSession) -> Placed:
-    return Placed(spark, GROUNDS[request.param])
+def placed(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Placed]:
+    with confs(spark, GROUNDS[request.param].confs):
+        yield Placed(spark, GROUNDS[request.param])
 
 
 def test_decisions(benchmark: BenchmarkFixture, spark: SparkSession, placed: Placed, view: str) -> None:
@@ -66,9 +68,11 @@ def test_decisions(benchmark: BenchmarkFixture, spark: SparkSession, placed: Pla
             with KEPT.open("a", encoding="utf-8") as kept:
                 kept.write(json.dumps(cell) + "\n")
 
-    benchmark.pedantic(measure, rounds=1)
+    try:
+        benchmark.pedantic(measure, rounds=1)
+    finally:
+        placed.put_back()
     benchmark.extra_info.update(part="decisions", cells=cells, rounds=ROUNDS)
-    placed.put_back()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -159,8 +159,6 @@ class Placed:
 
     def __init__(self, spark: SparkSession, ground: Ground) -> None:
         self.spark, self.ground = spark, ground
-        for name, value in ground.confs.items():
-            spark.conf.set(name, value)
         spark.sql("USE default")
         spark.sql(f"DROP DATABASE IF EXISTS {DATABASE} CASCADE")
         spark.sql(f"CREATE DATABASE {DATABASE}")

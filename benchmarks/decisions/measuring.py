@@ -113,12 +113,14 @@ class Measuring:
         """A cell for each of these changes. The views are gone at the end."""
         self._witness = Witness()
         self._dice = random.Random(f"{self.seed} {sorted(self.about.items())}")
-        with self._witness.watching():
-            for number, change in enumerate(changes):
-                yield self._cell(change, first=number == 0)
-            self._verify()
-        for each in self._made.values():
-            self.spark.sql(f"DROP INCREMENTAL VIEW {each.view}")
+        try:
+            with self._witness.watching():
+                for number, change in enumerate(changes):
+                    yield self._cell(change, first=number == 0)
+                self._verify()
+        finally:
+            for each in self._made.values():
+                self.spark.sql(f"DROP INCREMENTAL VIEW {each.view}")
 
     def _cell(self, change: str, *, first: bool) -> Figures:
         runs: list[Figures] = []
@@ -184,8 +186,10 @@ class Measuring:
     def _preferring(self, each: Alternative) -> Iterator[None]:
         if each.prefer is not None:
             self.spark.conf.set(PREFER, each.prefer)
-        yield
-        self.spark.conf.unset(PREFER)
+        try:
+            yield
+        finally:
+            self.spark.conf.unset(PREFER)
 
     def _make(self, name: str) -> None:
         each = Alternative.named(name)

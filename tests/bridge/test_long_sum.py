@@ -47,7 +47,8 @@ def test_the_same_as_sparks_sums(
     spark: SparkSession, call: Call, tmp_path: Path, table: str, name: str, compiled: str
 ) -> None:
     query = QUERIES[name].format(t=table)
-    confs = {"spark.sql.codegen.wholeStage": compiled, "spark.sql.shuffle.partitions": "3"}
+    factory = "FALLBACK" if compiled == "true" else "NO_CODEGEN"
+    confs = {"spark.sql.codegen.wholeStage": compiled, "spark.sql.codegen.factoryMode": factory}
     document = analyze(call, query)
     write(call, document, document["root"], tmp_path / "out", unique(document["output"]), confs=confs)
     assert bag(spark.read.parquet(str(tmp_path / "out"))) == bag(spark.sql(query))
@@ -68,7 +69,19 @@ def test_sums_are_exact(spark: SparkSession, call: Call, tmp_path: Path, table: 
     call("release", query=document["query"])
 
 
-@pytest.mark.parametrize(("query", "ours"), [("sum(d)", True), ("sum(CAST(x AS DECIMAL(38, 0)) * 2)", False)])
+@pytest.mark.parametrize(
+    ("query", "ours"),
+    [
+        ("sum(d)", True),
+        ("sum(CAST(x AS DECIMAL(38, 0)))", True),
+        ("sum(coalesce(CAST(x AS DECIMAL(38, 0)), 0))", True),
+        ("sum(CAST(i AS DECIMAL(20, 0)))", True),
+        ("sum(if(x > 0, d, NULL))", True),
+        ("sum(CAST(i AS DECIMAL(12, 2)))", True),
+        ("sum(CAST(x AS DECIMAL(38, 0)) * 2)", False),
+        ("sum(CAST(d AS DECIMAL(20, 1)))", False),
+    ],
+)
 def test_generated_code_adds(call: Call, table: str, query: str, ours: bool) -> None:
     document = analyze(call, f"SELECT g, {query} AS s FROM {table} GROUP BY g")
     sink = {"kind": "explain", "columns": unique(document["output"])}

@@ -29,20 +29,20 @@ class Notes:
         self.ended: list[RunReport] = []
         self.failed: list[RunReport] = []
         self.gone: list[str] = []
-
-    @property
-    def open(self) -> int:
-        """How many refreshes were begun and have not ended."""
-        return len(self.begun) - len(self.ended) - len(self.failed)
+        self.running: set[str] = set()
+        """Views with a refresh that was begun and has not ended."""
 
     def run_begun(self, view: str, point: int | None, trigger: str, at: float) -> None:
         self.begun.append((view.rpartition(".")[2], point, trigger))
+        self.running.add(view)
 
     def run_ended(self, run: RunReport) -> None:
         self.ended.append(run)
+        self.running.discard(run.view)
 
     def run_failed(self, run: RunReport) -> None:
         self.failed.append(run)
+        self.running.discard(run.view)
 
     def run_left(self, view: str) -> None:
         raise AssertionError
@@ -63,6 +63,7 @@ def notes() -> Iterator[Notes]:
     OBSERVERS.attach(found)
     yield found
     OBSERVERS.detach(found)
+    assert not found.running, "each refresh that begins ends"
 
 
 def jobs_since(spark: SparkSession, first: int) -> list[tuple[str | None, str | None, set[str]]]:

@@ -7,7 +7,7 @@ has a run and a commit of its own. A failure leaves earlier commits in place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import ExitStack, nullcontext
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
@@ -33,18 +33,23 @@ def cascade(jvm: Jvm, view: View, wanted: RunOptions) -> RunRow:
     sources cannot be pinned together; for `view` itself the errors of REFRESH.
     """
     settings = sessions.planner_settings(jvm)
+    for _ in range(ATTEMPTS):
+        with ExitStack() as analyses:
+            nodes = _opened(jvm, view, wanted, analyses)
+            positions, moved = pins.pinned(jvm, nodes)
+            if moved is None:
+                return _refreshed(jvm, nodes, positions, settings, wanted)
+    raise TidemillError("TIDEMILL_SOURCE_MOVED", {"view": view.definition.qualified, "source": moved})
+
+
+def _opened(jvm: Jvm, view: View, wanted: RunOptions, analyses: ExitStack) -> Sequence[ViewNode]:
+    """Returns the views as `graph.opened` yields them, until `analyses` are left. Notes an upstream view that fails."""
     try:
-        for _ in range(ATTEMPTS):
-            with graph.opened(jvm, view) as nodes:
-                positions, moved = pins.pinned(jvm, nodes)
-                if moved is None:
-                    return _refreshed(jvm, nodes, positions, settings, wanted)
+        return analyses.enter_context(graph.opened(jvm, view))
     except UpstreamFailedError as error:
         if not wanted.dry and error.failed is not None and isinstance(error.__cause__, Exception):
-            last = len(error.failed.definition.create.schedule)
-            failing.note(jvm, error.failed, replace(wanted.occasion, point=last), error.__cause__)
+            failing.note(jvm, error.failed, _upstream_wants(jvm, error.failed, dry=False).occasion, error.__cause__)
         raise
-    raise TidemillError("TIDEMILL_SOURCE_MOVED", {"view": view.definition.qualified, "source": moved})
 
 
 def _refreshed(
@@ -57,9 +62,9 @@ def _refreshed(
             with jvm.walls.part("opening"):
                 node.view.publish_if_behind()
         own = wanted if node.view is named else _upstream_wants(jvm, node.view, wanted.dry)
-        if not (wanted.dry or own is wanted):
-            failing.begins(node.view, own.occasion)
-        with graph.naming(node.view, named):
+        noted = own is not wanted and not wanted.dry  # `view` itself is noted by REFRESH
+        failures = failing.refreshing(jvm, node.view, own.occasion) if noted else nullcontext()
+        with graph.naming(node.view, named), failures:
             situation = pins.surveyed(node, positions, done, settings, wanted.dry)
             done[node.view.location] = perform.perform(jvm, node.working, node.view, situation, own)
     return done[named.location].row

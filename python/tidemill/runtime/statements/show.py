@@ -7,8 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from tidemill.bridge.jvm import Jvm, JvmFailure
-from tidemill.errors import TidemillError
+from tidemill.bridge.jvm import Jvm
 from tidemill.runtime.scheduler import agendas
 from tidemill.runtime.scheduler.clock import RealClock
 from tidemill.runtime.scheduler.due import next_after
@@ -46,7 +45,7 @@ def _state_of(jvm: Jvm, entry: CatalogEntry) -> list[Any]:
     following = next_after(agendas.by_clock(view, note, clock), clock.now())
     try:
         lag = lag_seconds(jvm, view, clock.now())
-    except (TidemillError, JvmFailure):  # a source is gone
+    except Exception:  # a source is gone, or an entry of the log of a view that is read
         lag = None
     last = [head.run, head.output_at] if head else [None, None]
     return [view.status, policy, *last, kind, reason, None if following is None else round(following * 1e6), lag]

@@ -13,7 +13,7 @@ import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
 import org.apache.spark.SparkThrowable
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.tidemill.step.{Progress, RunMetrics}
+import org.apache.spark.sql.tidemill.step.RunMetrics
 
 /**
  * What Python calls. Each method takes a session and a JSON request, and answers `{"ok": ...}` or

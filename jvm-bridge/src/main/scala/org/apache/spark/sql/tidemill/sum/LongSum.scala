@@ -10,7 +10,6 @@ import org.apache.spark.sql.catalyst.expressions.codegen.{CodegenContext, ExprCo
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.UnaryLike
-import org.apache.spark.sql.catalyst.util.TypeUtils
 import org.apache.spark.sql.types._
 
 /**
@@ -30,7 +29,7 @@ final case class LongSum(
   override def nullable: Boolean = true
 
   override def checkInputDataTypes(): TypeCheckResult =
-    if (child.dataType == LongType) TypeUtils.checkForOrderingExpr(LongType, prettyName)
+    if (child.dataType == LongType) TypeCheckResult.TypeCheckSuccess
     else TypeCheckResult.TypeCheckFailure(s"$prettyName expects a bigint, not ${child.dataType.simpleString}")
 
   private lazy val low = AttributeReference("low", LongType, nullable = false)()
@@ -90,16 +89,18 @@ object LongSum extends Rule[LogicalPlan] {
     case Literal(x: Decimal, DecimalType.Fixed(_, `scale`)) => unscaled(x, scale).map(Literal(_))
     case Cast(x, DecimalType.Fixed(digits, 0), _, _) if scale == 0 && digits >= Digits.getOrElse(x.dataType, 99) =>
       Some(if (x.dataType == LongType) x else Cast(x, LongType))
-    case Cast(x, DecimalType.Fixed(digits, `scale`), _, _) => x.dataType match {
-        case DecimalType.Fixed(precision, `scale`) if digits >= precision => long(x, scale)
-        case _ => None
-      }
+    case Cast(x, DecimalType.Fixed(digits, `scale`), _, _) if widens(x.dataType, digits, scale) => long(x, scale)
     case Coalesce(values) => all(values, scale).map(Coalesce(_))
     case If(condition, a, b) => all(Seq(a, b), scale).map(found => If(condition, found.head, found.last))
     case x => x.dataType match {
         case DecimalType.Fixed(precision, `scale`) if precision <= Decimal.MAX_LONG_DIGITS => Some(UnscaledValue(x))
         case _ => None
       }
+  }
+
+  private def widens(from: DataType, digits: Int, scale: Int): Boolean = from match {
+    case DecimalType.Fixed(precision, `scale`) => digits >= precision
+    case _ => false
   }
 
   private def all(values: Seq[Expression], scale: Int): Option[Seq[Expression]] = {

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.tidemill.step
+package org.apache.spark.sql.tidemill.bridge
 
 import java.util.concurrent.TimeUnit
 
