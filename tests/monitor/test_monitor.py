@@ -40,6 +40,7 @@ ENDED = RunReport(
     regret_ms=50.0,
 )
 LABELS = ("view", "kind", "reason", "flow")
+NO_TICK = {"begun": None, "ended": None}
 FAILED = RunReport("c.d.v", None, 1, "MANUAL", "FAILED", "DIVIDE_BY_ZERO", 1_700_000_100.0, 500, message="by zero")
 
 
@@ -84,8 +85,7 @@ def samples(monitor: Monitor) -> dict[tuple[str, tuple[str, ...]], float]:
 
 
 def test_nothing_has_happened(monitor: Monitor) -> None:
-    tick = {"begun": None, "ended": None}
-    assert health(monitor) == (200, {"ok": True, "views": {}, "last_tick": tick, "failing": {}})
+    assert health(monitor) == (200, {"ok": True, "views": {}, "last_tick": NO_TICK, "failing": {}})
     assert samples(monitor) == {("tidemill_last_tick_timestamp_seconds", ()): 0.0}
 
 
@@ -114,6 +114,24 @@ def test_health_follows_a_view(monitor: Monitor, observers: Observers) -> None:
     assert found["views"]["c.d.v"]["message"] == "by zero"
     observers.run_ended(replace(ENDED, run=4, kind="NO_DATA"))
     assert health(monitor)[1]["ok"]
+
+
+def test_what_was_left_to_another_one_is_no_refresh(monitor: Monitor, observers: Observers) -> None:
+    observers.run_failed(FAILED)
+    observers.run_begun("c.d.v", 1, "SCHEDULE", 1_700_000_200.0)
+    observers.run_left("c.d.v")
+    status, found = health(monitor)
+    assert (status, found["views"]["c.d.v"]["running_since"]) == (503, None)
+    assert not [name for name, _ in samples(monitor) if name.startswith("tidemill_runs")]
+
+
+def test_a_view_that_was_dropped_is_forgotten(monitor: Monitor, observers: Observers) -> None:
+    observers.run_ended(ENDED)
+    observers.run_failed(FAILED)
+    observers.view_gone("c.d.v")
+    assert health(monitor) == (200, {"ok": True, "views": {}, "last_tick": NO_TICK, "failing": {}})
+    gauges = {"tidemill_state_bytes", "tidemill_lag_seconds", "tidemill_last_refresh_timestamp_seconds"}
+    assert not [name for name, _ in samples(monitor) if name in gauges]
 
 
 def test_a_view_that_is_gone_fails_no_more(monitor: Monitor, observers: Observers) -> None:

@@ -209,3 +209,11 @@ def test_answers_as_text_name_the_views(spark: SparkSession, sales: str, fails: 
     assert head.split()[:4] == ["view", "run", "kind", "reason"]
     assert newest.split()[:4] == [f"spark_catalog.{sales}.v", "-", "FAILED", "DIVIDE_BY_ZERO"]
     assert made.created == f"spark_catalog.{sales}.v was there already, with its run 0; nothing was loaded"
+
+
+def test_who_watches_hears_of_views_that_are_gone(spark: SparkSession, sales: str, notes: Notes) -> None:
+    spark.sql("CREATE INCREMENTAL VIEW v AS SELECT o_id FROM sales")
+    spark.sql("ALTER INCREMENTAL VIEW v RENAME TO w")
+    spark.sql("DROP INCREMENTAL VIEW w")
+    spark.sql("DROP INCREMENTAL VIEW IF EXISTS w")
+    assert notes.gone == ["v", "w"]

@@ -68,7 +68,7 @@ class Observer(Protocol):
     def run_failed(self, run: RunReport) -> None: ...
 
     def run_left(self, view: str) -> None:
-        """A refresh that was begun has ended without a run, for a reason that passes by itself: another one was first."""
+        """A refresh that was begun has ended without a run, for what passes by itself: another one was first."""
 
     def view_gone(self, view: str) -> None:
         """The view was dropped, or has another name now."""

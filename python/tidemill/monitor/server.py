@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import json
 import logging
-import socket
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,7 +24,7 @@ _LOG = logging.getLogger("tidemill")
 class Monitor:
     """Serves health and metrics of this process's views over HTTP, at `/health` and `/metrics`, until `close()`.
 
-    `port`: 0 takes any free one, which `address` tells. `host`: the address that it listens at, by default one that
+    `port`: 0 takes any free one, which `address` tells. `host`: the IPv4 address that it listens at, by default one that
     only this machine reaches. `observers`: whose runs are told, by default those of this process. It is a context
     manager that closes itself. Raises OSError if the port is taken.
     """
@@ -34,8 +33,7 @@ class Monitor:
         self.health, self.metrics = Health(), Metrics()
         self._observers = OBSERVERS if observers is None else observers
         handler = type("Handler", (_Handler,), {"monitor": self, "local": _is_loopback(host)})
-        serving = _OverIPv6 if ":" in host else ThreadingHTTPServer
-        self._server = serving((host, port), handler)
+        self._server = ThreadingHTTPServer((host, port), handler)
         self._server.daemon_threads = True
         self.host = host
         for observer in (self.health, self.metrics):
@@ -51,8 +49,7 @@ class Monitor:
     @property
     def address(self) -> str:
         """Its URL, without a path."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     def close(self) -> None:
         """Stops serving and observing. Closing it again does nothing."""
@@ -70,10 +67,6 @@ class Monitor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-class _OverIPv6(ThreadingHTTPServer):
-    address_family = socket.AF_INET6
 
 
 class _Handler(BaseHTTPRequestHandler):
