@@ -28,7 +28,9 @@ def cron(expression: str, zone: str | None = None, cost: float = 1.0, output: bo
     return Point(Cron(expression, zone), float(cost), output)
 
 
-def on_change(*tables: str, rows: int | None = None, files: int | None = None, cost: float = 1.0) -> Point:
+def on_change(
+    *tables: str, rows: int | None = None, files: int | None = None, cost: float = 1.0, output: bool = True
+) -> Point:
     """Returns a point that fires when one of `tables` (none: any source) has changed.
 
     `rows`, `files`: once so many have come; one of both at most.
@@ -36,7 +38,7 @@ def on_change(*tables: str, rows: int | None = None, files: int | None = None, c
     if rows is not None and files is not None:
         raise ValueError("a change is counted in rows or in files, not in both")
     count, unit = (rows, "ROWS") if rows is not None else (files, "FILES") if files is not None else (None, None)
-    return Point(OnChange(tuple(map(name_parts, tables)), count, unit), float(cost))
+    return Point(OnChange(tuple(map(name_parts, tables)), count, unit), float(cost), output)
 
 
 def at_progress(percent: float, cost: float = 1.0, output: bool = True) -> Point:

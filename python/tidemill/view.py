@@ -46,10 +46,9 @@ def create_incremental_view(
 
     `name` is SQL: possibly qualified, back-quoted where needed. `columns`: names, or pairs of name and comment.
     `schedule`: points made by `at`, `every`, `cron`, `on_change`, `at_progress` and `on_demand`; one of the last by
-    default. `format`: 'parquet' (default) or
-    'delta'. `expect`: expectations made by `expected` and `complete`. `policy`: 'AUTO', 'INCREMENTAL', 'STRICT' or
-    'FULL'. `deferred`: the first refresh loads the view, not CREATE. `or_replace`: a view of that name gets this query.
-    Raises what the statement raises.
+    default. `format`: 'parquet' (default) or 'delta'. `expect`: expectations made by `expected` and `complete`.
+    `policy`: 'AUTO', 'INCREMENTAL', 'STRICT' or 'FULL'. `deferred`: the first refresh loads the view, not CREATE.
+    `or_replace`: a view of that name gets this query. Raises what the statement raises.
     """
     chosen = one_of(POLICIES, policy.upper(), "policy")
     parts = name_parts(name)

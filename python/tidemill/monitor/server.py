@@ -24,9 +24,9 @@ _LOG = logging.getLogger("tidemill")
 class Monitor:
     """Serves health and metrics of this process's views over HTTP, at `/health` and `/metrics`, until `close()`.
 
-    `port`: 0 takes any free one, which `address` tells. `host`: the IPv4 address that it listens at, by default one that
-    only this machine reaches. `observers`: whose runs are told, by default those of this process. It is a context
-    manager that closes itself. Raises OSError if the port is taken.
+    `port`: 0 takes any free one, which `address` tells. `host`: the IPv4 address that it listens at; by default only
+    this machine reaches it. `observers`: whose runs are told, by default those of this process. It is a context manager
+    that closes itself. Raises OSError if the port is taken.
     """
 
     def __init__(self, port: int = 0, host: str = LOOPBACK, *, observers: Observers | None = None) -> None:
