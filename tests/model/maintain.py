@@ -31,6 +31,7 @@ from tidemill.plan.tree import Tree, columns_of
 from tidemill.rule.engine import explore
 from tidemill.rule.registry import load_rules
 from tidemill.search.choose.extract import Extractor
+from tidemill.search.contract.choice import Choice
 from tidemill.search.contract.past import Past, PastRun
 from tidemill.search.contract.request import KnownRows, PlanRequest, UpcomingPoint
 from tidemill.search.contract.run_plan import RunPlan
@@ -81,7 +82,7 @@ class View:
         """The signed rows that arrived at operators in the last run; None if its cost model does not count them."""
         self.past: list[PastRun] = []
         self.first = True
-        self.chosen: frozenset[str] | None = None
+        self.chosen: Choice | None = None
         self.lost: frozenset[str] = frozenset()
         self.refill: str | None = None
         request = self._request(first=True)
@@ -197,7 +198,7 @@ class View:
             full_reason="POLICY" if self.mode.policy == "FULL" and not (first or ahead) else None,
             settings=settings,
             lost=self.lost,
-            chosen=frozenset() if anew else self.chosen,
+            chosen=Choice() if anew else self.chosen,
             refill=self.refill,
             pieces={n: [based[n], *[piece] * (len(kept) - 1)] for n, kept in self.states.items()},
             between=tuple(self._sources([feed]) for feed in feeds) if len(feeds) > 1 else (),

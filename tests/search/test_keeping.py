@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from itertools import combinations
 from textwrap import indent
 from unittest import mock
@@ -10,15 +11,17 @@ from unittest import mock
 import pytest
 
 from cost_model.default import MODEL
+from tidemill.cost.guesses import RUNS_TO_EARN
 from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Scan
 from tidemill.rule.engine import Budget
 from tidemill.rule.registry import load_rules
 from tidemill.search.choose.extract import Extractor
+from tidemill.search.contract.choice import Choice, Circumstances
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.contract.stored import Piece
 from tidemill.search.keep import keeping, wanted
-from tidemill.search.keep.keeping import Prices, Scenario
+from tidemill.search.keep.keeping import Prices, Room, Scenario, Weighed
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.search.runs.task import PlanningTask
 from tidemill.search.service.planner import plan_run
@@ -55,22 +58,58 @@ UNHURRIED = PlannerSettings(time_limit=60.0)
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=list(QUERIES))
 def test_no_other_states_are_better(query: str) -> None:
-    tried: list[tuple[Sequence[Scenario], Prices, Collection[str]]] = []
+    tried: list[tuple[Sequence[Scenario], Prices, Weighed]] = []
 
-    def recorded(scenarios: Sequence[Scenario], prices: Prices, budget: Budget) -> frozenset[str]:
-        kept = keeping.worth_keeping(scenarios, prices, budget)
-        tried.append((scenarios, prices, kept))
-        return kept
+    def recorded(scenarios: Sequence[Scenario], prices: Prices, room: Room, budget: Budget) -> Weighed:
+        found = keeping.worth_keeping(scenarios, prices, room, budget)
+        tried.append((scenarios, prices, found))
+        return found
 
     parsed = parse_query(SOURCES + query)
     sources = {n: SourceChange(changed=True, old_readable=True, rows=ROWS[n]) for n in parsed.sources}
     with mock.patch.object(wanted, "worth_keeping", recorded):
         first = PlanRequest(parsed, "AUTO", sources, frozenset(), first=True, full_reason=None, settings=UNHURRIED)
         assert plan_run(first).states
-    ((scenarios, prices, kept),) = tried
+    ((scenarios, prices, found),) = tried
     names = sorted({c.name for c in scenarios[0].space.candidates})
     every = [frozenset(some) for number in range(len(names) + 1) for some in combinations(names, number)]
-    assert kept == min(every, key=lambda some: keeping._cost(scenarios, prices, some))
+    assert found.names == min(every, key=lambda some: cost_of(scenarios, prices, some))
+    assert found.cost == cost_of(scenarios, prices, found.names)
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=list(QUERIES))
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.6, 0.9])
+def test_no_other_states_within_the_budget_are_better(query: str, share: float) -> None:
+    """Also where the budget holds only a part of what would be kept without it."""
+    tried: list[tuple[Sequence[Scenario], Prices, Room, Weighed]] = []
+
+    def recorded(scenarios: Sequence[Scenario], prices: Prices, room: Room, budget: Budget) -> Weighed:
+        most = room.taken(keeping.worth_keeping(scenarios, prices, room, budget).names)
+        room = replace(room, budget=share * most)
+        tried.append((scenarios, prices, room, keeping.worth_keeping(scenarios, prices, room, budget)))
+        return tried[-1][-1]
+
+    parsed = parse_query(SOURCES + query)
+    sources = {n: SourceChange(changed=True, old_readable=True, rows=ROWS[n]) for n in parsed.sources}
+    with mock.patch.object(wanted, "worth_keeping", recorded):
+        plan_run(PlanRequest(parsed, "AUTO", sources, frozenset(), first=True, full_reason=None, settings=UNHURRIED))
+    ((scenarios, prices, room, found),) = tried
+    names = sorted({c.name for c in scenarios[0].space.candidates})
+    every = [frozenset(some) for number in range(len(names) + 1) for some in combinations(names, number)]
+    fitting = [some for some in every if room.fits(some)]
+    assert found.names in fitting
+    assert found.cost == pytest.approx(min(cost_of(scenarios, prices, some) for some in fitting))
+    costs = [cost for _, cost in found.curve]
+    assert costs == sorted(costs, reverse=True)
+    assert all(
+        cost == pytest.approx(cost_of(scenarios, prices, frozenset())) for taken, cost in found.curve if not taken
+    )
+
+
+def cost_of(scenarios: Sequence[Scenario], prices: Prices, kept: Collection[str]) -> float:
+    """Average cost of a run that follows these states and reads no others, with its part of the cost of making them."""
+    runs = sum(s.weight * keeping._run_cost(s, prices, kept) for s in scenarios)
+    return runs + prices.filling(kept) / RUNS_TO_EARN
 
 
 def request_of(text: str, *, kept: Collection[str] | None = None, changed: Collection[int] = (0, 1)) -> PlanRequest:
@@ -83,7 +122,7 @@ def request_of(text: str, *, kept: Collection[str] | None = None, changed: Colle
     names = frozenset(kept or ())
     pieces = {name: [Piece(1, 1_000_000, 1_000_000, 0)] for name in names}
     first = kept is None
-    chosen = None if first else UNHURRIED.packs
+    chosen = None if first else Choice(Circumstances(UNHURRIED.packs))
     return PlanRequest(parsed, "INCREMENTAL", sources, names, first, None, UNHURRIED, pieces, rows=6e6, chosen=chosen)
 
 
@@ -99,7 +138,7 @@ def test_a_state_that_no_likely_run_reads_is_not_made(monkeypatch: pytest.Monkey
     """Whatever it seems to save: its change is a part of the view's change, which runs share without the state."""
     text = QUERIES["some customers"]
     every = every_state(text)
-    monkeypatch.setattr(wanted, "worth_keeping", lambda *_: every)
+    monkeypatch.setattr(wanted, "worth_keeping", lambda *_: Weighed(every, 0.0, {}, ()))
     filled = run_of(text)
     made = frozenset(s.name for s in filled.states)
     assert made < every
@@ -118,7 +157,7 @@ def test_a_state_that_no_run_reads_is_given_up() -> None:
     assert left < every
     assert every - left <= unread
     assert not {step.state for step in found.steps} & (every - left)
-    assert found.chosen == UNHURRIED.packs  # the others are as they were chosen
+    assert found.chosen == Choice(Circumstances(UNHURRIED.packs))  # the others are as they were chosen
 
 
 def test_a_state_that_likely_runs_read_stays_while_this_one_does_not() -> None:

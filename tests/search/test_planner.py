@@ -20,8 +20,10 @@ from tidemill.rule.engine import Budget
 from tidemill.rule.registry import load_rules
 from tidemill.search.choose import sharing
 from tidemill.search.choose.sharing import Shared
+from tidemill.search.contract.choice import Choice, Circumstances
 from tidemill.search.contract.past import Past, PastRun
 from tidemill.search.contract.request import PlanRequest
+from tidemill.search.contract.run_plan import RunPlan
 from tidemill.search.contract.stored import Piece
 from tidemill.search.runs import task
 from tidemill.search.runs.explanation import ExplainedPlan
@@ -211,21 +213,25 @@ def test_a_state_that_no_candidate_has_the_name_of_is_lost() -> None:
     assert (plan.kind, plan.reason, [s.name for s in plan.states]) == ("FULL", "STATE_LOST: s0", [kept.name])
 
 
+def _packs(plan: RunPlan) -> frozenset[str]:
+    return (plan.chosen or Choice()).packs
+
+
 def test_states_are_chosen_anew_after_runs_that_might_not_use_every_pack() -> None:
     few = PlannerSettings(packs=frozenset({"affected", "recompute"}))
     first = planned(SUMS, first=True, settings=few)
-    assert (first.states, first.chosen) == ((), few.packs)
+    assert (first.states, _packs(first)) == ((), few.packs)
     again = planned(SUMS, settings=few, chosen=first.chosen)
     assert again.reason is not None
-    assert (again.reason.partition(":")[0], again.states, again.chosen) == ("NOT_INCREMENTAL", (), few.packs)
+    assert (again.reason.partition(":")[0], again.states, _packs(again)) == ("NOT_INCREMENTAL", (), few.packs)
     after = planned(SUMS, policy="INCREMENTAL", chosen=again.chosen)
     (made,) = after.states
     assert (after.kind, after.reason) == ("INCREMENTAL", f"STATE_LOST: {made.name}")
-    assert after.chosen == PlannerSettings().packs
+    assert _packs(after) == PlannerSettings().packs
     last = planned(SUMS, chosen=after.chosen, states=frozenset({made.name}))
     assert (last.reason, last.states, last.chosen) == (None, after.states, after.chosen)
     # Nobody waits for states that nobody would read.
-    assert planned(EXTREMA, chosen=frozenset()).reason is None
+    assert planned(EXTREMA, chosen=Choice()).reason is None
 
 
 def test_a_full_run_is_weighed_without_choosing_states_for_it() -> None:
@@ -249,10 +255,10 @@ def test_a_full_run_is_weighed_without_choosing_states_for_it() -> None:
 def test_a_preferred_pack_and_the_policy_full_choose_for_themselves() -> None:
     (kept,) = planned(SUMS, first=True).states
     prefer = PlannerSettings(prefer="recompute")
-    assert planned(SUMS, first=True, settings=prefer).chosen == frozenset({"recompute"})
-    assert planned(SUMS, first=True, policy="FULL").chosen == frozenset()
+    assert _packs(planned(SUMS, first=True, settings=prefer)) == {"recompute"}
+    assert _packs(planned(SUMS, first=True, policy="FULL")) == frozenset()
     # A state that such a run can follow stays chosen as it was.
-    every = PlannerSettings().packs
+    every = Choice(Circumstances(PlannerSettings().packs))
     plan = planned(SUMS, states=frozenset({kept.name}), chosen=every, settings=PlannerSettings(prefer="affected"))
     assert (plan.reason, plan.states, plan.chosen) == (None, (kept,), every)
 
@@ -268,7 +274,7 @@ def test_a_state_that_the_allowed_packs_cannot_make_is_given_up() -> None:
     lost = planned(SUMS, lost=names, chosen=first.chosen, settings=few, past=known)
     assert lost.reason == f"STATE_LOST: {', '.join(names)}"
     for plan in (kept, lost):
-        assert (plan.kind, plan.states, plan.chosen) == ("INCREMENTAL", (), frozenset())
+        assert (plan.kind, plan.states, _packs(plan)) == ("INCREMENTAL", (), frozenset())
     after = planned(SUMS, policy="INCREMENTAL", chosen=lost.chosen)
     assert [s.name for s in after.states] == list(names)
 
@@ -279,7 +285,7 @@ def test_what_states_made_anew_have_in_common_is_computed_once() -> None:
     text = "aggregate keys=[#9 := #5] calls=[#10 := sum(#1), #11 := min(#3)]\n  join full [(#3 = #4)]\n" + indent(
         both, "  "
     )
-    plan = planned(text, policy="INCREMENTAL", chosen=frozenset(), settings=PlannerSettings(prefer="delta"))
+    plan = planned(text, policy="INCREMENTAL", chosen=Choice(), settings=PlannerSettings(prefer="delta"))
     assert (plan.kind, [s.mode for s in plan.steps if s.target == "state"]) == ("INCREMENTAL", ["base", "base"])
     assert max(len(operators(s.plan)) for s in plan.steps) < 200
 

@@ -19,6 +19,7 @@ from tests.search.test_cases import SOURCES, VIEWS
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.rule.engine import RuleFailedError
+from tidemill.search.contract.choice import Choice, Circumstances, Worth
 from tidemill.search.contract.past import Past, PastRun
 from tidemill.search.contract.request import PlanRequest, UpcomingPoint
 from tidemill.search.contract.stored import Piece
@@ -79,7 +80,9 @@ def test_a_request_is_what_it_was() -> None:
         cycle={0: (5.0, 0.0)},
         past=Past([PastRun("FULL", 10.0, 20.0)]),
         settings=PlannerSettings(prefer="delta", time_limit=1.5),
-        chosen=frozenset({"delta"}),
+        chosen=Choice(
+            Circumstances(frozenset({"delta"}), 5, arrivals={"t": 5.0}), {"s": Worth(8.0, None)}, ((0.0, 1.0),)
+        ),
     )
     again = request_from_json(request_to_json(request))
     assert replace(again, pieces={}, past=request.past) == replace(request, pieces={})

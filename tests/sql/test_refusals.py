@@ -51,13 +51,13 @@ def test_every_row_of_not_yet_is_shown() -> None:
 
 def test_the_first_of_several_is_named() -> None:
     with pytest.raises(TidemillError) as raised:
-        parse("CREATE INCREMENTAL VIEW v STATE BUDGET '0' SCHEDULE (ON DEMAND) FINAL WORK <= 0.1 AS SELECT 1")
-    assert raised.value.parameters["clause"] == "STATE BUDGET"
+        parse("CREATE INCREMENTAL VIEW v TOTAL WORK <= 2 SCHEDULE (ON DEMAND) USING iceberg AS SELECT 1")
+    assert raised.value.parameters["clause"] == "TOTAL WORK"
 
 
 def test_a_wrong_clause_is_reported_before_a_missing_feature() -> None:
     with pytest.raises(TidemillError) as raised:
-        parse("CREATE INCREMENTAL VIEW v STATE BUDGET '1GB' SCHEDULE (ON DEMAND) REFRESH POLICY NEVER AS SELECT 1")
+        parse("CREATE INCREMENTAL VIEW v FINAL WORK <= 0.1 SCHEDULE (ON DEMAND) REFRESH POLICY NEVER AS SELECT 1")
     assert raised.value.condition == "PARSE_SYNTAX_ERROR"
 
 

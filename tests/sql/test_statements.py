@@ -9,7 +9,6 @@ import pytest
 
 from tidemill.sql.clauses import byte_string
 from tidemill.sql.codec import from_json, to_json
-from tidemill.sql.not_yet import not_in_effect
 from tidemill.sql.parse import parse, read
 from tidemill.sql.statements import (
     Alter,
@@ -330,15 +329,6 @@ def test_columns(sql: str, names: list[str]) -> None:
     parsed = parse(sql)
     assert [column[0] for column in parsed.columns] == names
     json.dumps(parsed.to_json(sql))
-
-
-def test_clauses_without_effect_are_named() -> None:
-    text = "CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND{}, ON DEMAND) EXPECT (t COMPLETE) AS SELECT 1"
-    for early, without in (("", ["EXPECT"]), (" NO OUTPUT", [])):
-        expecting = parse(text.format(early)).statement
-        assert isinstance(expecting, Create)
-        assert [clause for clause, _ in not_in_effect(expecting)] == without
-    assert not_in_effect(PLAIN) == ()
 
 
 @pytest.mark.parametrize(

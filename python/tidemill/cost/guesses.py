@@ -73,3 +73,7 @@ UNCOUNTED_ROWS = 1.0
 """Rows of a state, content or held change that was not counted."""
 LOOK_UP_FROM_ROWS = 50_000
 """Smallest number of rows of a state for which a look-up pays; a smaller state is read whole."""
+STORED_SHARE = 0.5
+"""Bytes of a state on storage per byte of its rows in memory, until they are measured: files are compressed."""
+GROWTH = 1.1
+"""What a state takes after a run that follows it, beside what it took before: its segments are merged only later."""

@@ -9,6 +9,7 @@ from typing import Any
 from tidemill.explain.cost import cost
 from tidemill.explain.document import document
 from tidemill.explain.dot import dot
+from tidemill.explain.kept import NOTHING_DROPPED
 from tidemill.explain.memo import memo
 from tidemill.explain.plan import plan
 from tidemill.explain.state import state
@@ -32,10 +33,11 @@ def explained(
     stored: Mapping[str, int] | None = None,
     notes: Sequence[str] = (),
     ran: Sequence[Document] = (),
+    dropped: Mapping[str, str] = NOTHING_DROPPED,
 ) -> str:
     """The plan of a run in a mode of the statement.
 
-    `stored`: bytes of the view's stored states. `notes`: sentences about what the plan was made for. `ran`: what
-    earlier runs took, newest first.
+    `stored`: bytes of the view's stored states; `dropped`: those that the last run gave up, and why.
+    `notes`: sentences about what the plan was made for. `ran`: what earlier runs took, newest first.
     """
-    return memo(run) if mode == "MEMO" else MODES[mode](document(run, stored or {}, notes, ran))
+    return memo(run) if mode == "MEMO" else MODES[mode](document(run, stored or {}, notes, ran, dropped))

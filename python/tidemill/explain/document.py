@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tidemill.explain.words import holds, paragraph
+from tidemill.explain.kept import NOTHING_DROPPED, budgets_shown, states_shown
+from tidemill.explain.words import paragraph
 from tidemill.memo.memo import Expression
 from tidemill.plan.ops import Changes, HeldScan, LookUp, ResultScan, Scan, StateScan, state_of
 from tidemill.search.runs.explanation import ExplainedPlan, Explanation, PlannedPoint, Used
-from tidemill.search.space.seed import CORE, Candidate, methods_of
+from tidemill.search.space.seed import CORE, methods_of
 from tidemill.text.printer import Printer
 from tidemill.wire import questions
 
@@ -21,12 +22,14 @@ def document(
     stored: Mapping[str, int],
     notes: Sequence[str] = (),
     ran: Sequence[Mapping[str, Any]] = (),
+    dropped: Mapping[str, str] = NOTHING_DROPPED,
 ) -> dict[str, Any]:
     """The work at each point, the kept states, the costs, the alternatives and the time of the search.
 
     Costs are CPU milliseconds. A step's inputs name the steps that it reads; `reads` names sources, states or the
     result; `saves` names the state that keeps its rows. `expected`: arrivals until an upcoming point. `stored`: bytes
-    of the stored states. `notes`: sentences about what the plan was made for. `summary`: the plan in plain words.
+    of the stored states; `dropped`: those that the last run gave up for want of room, and why. `budgets`: as
+    `budgets_shown`. `notes`: sentences about what the plan was made for. `summary`: the plan in plain words.
     `runs`: `ran`, earlier runs, newest first, with their milliseconds by part; `last_run` has its steps too.
     """
     why = run.explanation
@@ -45,7 +48,9 @@ def document(
             for p, each in zip(why.points, steps, strict=True)
         ],
         "methods": list(run.methods) if not why.schedule else _methods(why),
-        "states": list(_states(run, [s for each in steps for s in each], stored)),
+        "states": list(states_shown(run, [s for each in steps for s in each], stored, dropped)),
+        "budget": None if run.chosen is None else run.chosen.made_for.budget,
+        "budgets": budgets_shown(run),
         "paces": [],
         "estimated": {
             "total": sum(costs),
@@ -238,53 +243,6 @@ def _compactions(run: ExplainedPlan, first: int) -> list[dict[str, Any]]:
         }
         for number, (name, compaction) in enumerate(run.explanation.compacted.items(), first)
     ]
-
-
-def _states(run: ExplainedPlan, steps: list[dict[str, Any]], stored: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-    """The states that are kept after the run, and the candidates that are not."""
-    kept = {s.name for s in run.states}
-    readers = {read.removeprefix("state "): s["id"] for s in steps for read in s["reads"] if read.startswith("state ")}
-    for candidate in {c.name: c for c in run.explanation.space.candidates}.values():
-        name = candidate.name
-        yield {
-            "name": name,
-            "form": candidate.kind.name,
-            "of": _of(run.explanation, candidate),
-            "holds": holds(run.explanation.space.memo, candidate),
-            "rows": round(run.explanation.space.facts.kept.size(name)),
-            "bytes": stored.get(name),
-            "order": _order(run.explanation, candidate),
-            "kept": name in kept,
-            "reason": _why_kept(run, readers.get(name), behind=name in run.behind) if name in kept else _why_not(run),
-        }
-
-
-def _of(why: Explanation, candidate: Candidate) -> str:
-    memo = why.space.memo
-    return Printer(memo.query, memo.columns.name).op(memo.tvrs[candidate.tvr].expressions[0][0])
-
-
-def _order(why: Explanation, candidate: Candidate) -> str | None:
-    """The column that sorts each file of a state's base; None if there is none."""
-    fields = {field: why.space.memo.columns.name(column) for column, field, _ in candidate.scan.columns}
-    return fields.get(why.orders.get(candidate.name, ""))
-
-
-def _why_kept(run: ExplainedPlan, reader: int | None, *, behind: bool) -> str:
-    if reader is not None:
-        return f"step {reader} reads it"
-    if run.kind == "FULL":
-        return "the cheapest plan of a small change reads it"
-    if run.kind == "PARTIAL" and not behind:
-        return f"followed early, for point {run.explanation.points[-1].number}"
-    return "chosen when the view was filled; this run has no need of it"
-
-
-def _why_not(run: ExplainedPlan) -> str:
-    if run.kind == "FULL":
-        return "no step of the cheapest plan of a small change reads it"
-    why = "no step of the cheapest plan of a small change read it, or following it costs more than it saves"
-    return f"the view does not have it: when it was filled, {why}"
 
 
 def _reads(why: Explanation, e: Expression) -> list[str]:

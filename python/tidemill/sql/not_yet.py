@@ -9,19 +9,16 @@ from collections.abc import Mapping, Sequence
 
 from tidemill.errors import TidemillError
 from tidemill.sql.cursor import TextRange
-from tidemill.sql.statements import Create
 
 # Clause -> what to do instead; full sentences.
 NOT_YET: Mapping[str, str] = {
     "USING iceberg": "Use USING parquet or USING delta.",
     "FINAL WORK": "Leave the clause out.",
     "TOTAL WORK": "Leave the clause out.",
-    "STATE BUDGET": "Leave the clause out.",
     "ITERATE": "Write a query instead.",
     "SAMPLE": "Leave the clause out to verify all rows.",
     "ALTER INCREMENTAL VIEW ... SET FINAL WORK": "Drop the view and create it again.",
     "ALTER INCREMENTAL VIEW ... SET TOTAL WORK": "Drop the view and create it again.",
-    "ALTER INCREMENTAL VIEW ... SET STATE BUDGET": "Drop the view and create it again.",
 }
 
 
@@ -30,15 +27,3 @@ def check(clauses: Sequence[tuple[str, TextRange]]) -> None:
     for clause, span in sorted(clauses, key=lambda given: given[1]):
         if clause in NOT_YET:
             raise TidemillError("TIDEMILL_NOT_YET", {"clause": clause, "detail": NOT_YET[clause]}, span)
-
-
-def not_in_effect(statement: Create) -> tuple[tuple[str, str], ...]:
-    """Returns the clauses that are accepted and stored but have no effect yet, each with an explanation.
-
-    CREATE gives a warning for each, and DESCRIBE shows it as `not in effect`.
-    """
-    found: list[tuple[str, str]] = []
-    complete = statement.expect and all(expected.rows is None for expected in statement.expect)
-    if complete and all(point.output for point in statement.schedule):
-        found.append(("EXPECT", "COMPLETE is for points without output, and the schedule has none."))
-    return tuple(found)

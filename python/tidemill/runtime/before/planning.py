@@ -15,8 +15,10 @@ from tidemill.runtime.view.arrivals import ArrivedRows, Outlook
 from tidemill.runtime.view.definition import Terms
 from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.record import File, RunRecord, StoredState, sizes_of
+from tidemill.search.contract.choice import Choice
 from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.contract.request import PlanRequest, UpcomingPoint, planned_with
+from tidemill.search.contract.run_kinds import GRADUAL
 from tidemill.search.contract.run_plan import RunPlan, StateSpec
 from tidemill.search.contract.stored import HELD, Layout, crowded
 from tidemill.search.runs.explanation import ExplainedPlan
@@ -43,10 +45,13 @@ def _request(
     held = 0
     if head is not None and head.held_run is not None and HELD not in lost:
         held = head.moment_of(head.held_run)
-    cycle = situation.terms.cycle
+    sources, ended = situation.query.sources, head.cycles.ended if head is not None else ()
+    cycle = situation.terms.expected(ended)
     return PlanRequest(
         query=situation.query,
-        cycle={n: cycle[s.name] for n, s in situation.query.sources.items() if s.name in cycle},
+        cycle={n: cycle[s.name] for n, s in sources.items() if s.name in cycle},
+        cycles=tuple({n: c.rows[s.name] for n, s in sources.items() if s.name in c.rows} for c in ended),
+        budget=situation.terms.budget,
         policy=situation.policy,
         sources=situation.changes,
         states=frozenset(states),
@@ -238,15 +243,18 @@ def forced(situation: Situation, requested: bool) -> str | None:
 
 
 def may_work_early(situation: Situation) -> bool:
-    """Returns True if a run without output can do early work for the due run: not if that must be full."""
-    return situation.policy != "FULL" and situation.data_reason() is None
+    """Returns True if a run without output can do early work for the due run.
+
+    It cannot if that must be full, or if nothing may be kept.
+    """
+    return situation.policy != "FULL" and situation.data_reason() is None and situation.terms.budget != 0
 
 
-def steady(situation: Situation, states: frozenset[str]) -> Situation:
+def steady(situation: Situation, states: frozenset[str], chosen: Choice | None = None) -> Situation:
     """Returns the situation right after an initial load, with a small change of every source. EXPLAIN and the checks of
     CREATE plan for it.
 
-    `states`: names of the states that the initial load leaves.
+    `states`: names of the states that the initial load leaves; `chosen`: their choice, by default that of the last run.
     """
     changes = {}
     for number, change in situation.changes.items():
@@ -267,7 +275,10 @@ def steady(situation: Situation, states: frozenset[str]) -> Situation:
     kept = {name: replace(known.get(name, nothing), run=None, before=None) for name in states}
     head = RunRecord(0, row, 0, 0, (), kept, situation.sources_at(), situation.fingerprint, situation.functions)
     if situation.head is not None:
-        head = replace(head, rows=situation.head.rows, files=situation.head.files, keys=situation.head.keys)
+        last = situation.head
+        head = replace(head, rows=last.rows, files=last.files, keys=last.keys, cycles=last.cycles)
+        chosen = chosen or last.chosen
+    head = replace(head, chosen=chosen)
     return replace(situation, head=head, changes=changes, between=(), positions=(situation.new, situation.new))
 
 
@@ -289,7 +300,7 @@ def check_policy(situation: Situation, loaded: RunPlan) -> None:
 
     Raises TIDEMILL_SOURCE_WITHOUT_CHANGES or TIDEMILL_NOT_INCREMENTAL.
     """
-    if situation.policy not in ("INCREMENTAL", "STRICT"):
+    if situation.policy not in GRADUAL:
         return
     for source in situation.query.sources.values():
         if not tells_changes(source.entry):

@@ -17,7 +17,6 @@ from tidemill.runtime.scheduler import watch
 from tidemill.runtime.view import arrivals
 from tidemill.runtime.view.definition import ViewColumn
 from tidemill.sql.codec import to_json
-from tidemill.sql.not_yet import not_in_effect
 from tidemill.sql.statements import Create
 
 CASE_SENSITIVE = "spark.sql.caseSensitive"
@@ -57,8 +56,6 @@ class Draft:
     def warnings(self, jvm: Jvm) -> Iterator[str]:
         """Yields the warnings for the user."""
         view = ".".join(self.name)
-        for clause, text in not_in_effect(self.statement):
-            yield f"{view}: {clause} is not in effect. {text}"
         for function in analysis.session_functions(self.document):
             yield (
                 f"{view} uses the function {function}, which exists in this session only: a refresh in a"

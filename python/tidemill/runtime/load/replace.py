@@ -18,7 +18,7 @@ from tidemill.runtime.before.planning import PlanInputs
 from tidemill.runtime.before.situation import Situation, survey
 from tidemill.runtime.load.draft import Draft, drafted
 from tidemill.runtime.run import attempt
-from tidemill.runtime.run.occasion import publish
+from tidemill.runtime.run.occasion import publish, tells_readers
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import UndecidedError, child
 from tidemill.runtime.view import leases, views
@@ -89,7 +89,7 @@ def _switch(jvm: Jvm, view: View, draft: Draft, sql: str) -> None:
     switched = View(definition, view.files, view.head, view.entry)
 
     def planned(lost: Lost) -> RunPlan:
-        reason, tells = "FIRST" if situation.first else None, attempt.tells(switched, situation, lost)
+        reason, tells = "FIRST" if situation.first else None, tells_readers(switched, situation, lost)
         return planning.plan(situation, PlanInputs(reason, lost.states, refill="FIRST", tells=tells))
 
     planning.check_policy(situation, planned(lost))

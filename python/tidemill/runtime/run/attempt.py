@@ -16,7 +16,6 @@ from tidemill.cost.guesses import FILE_ROW_BYTES
 from tidemill.plan.datatype import type_to_text
 from tidemill.plan.keyed import keyed_fields
 from tidemill.plan.query import count_field
-from tidemill.recent import Recent
 from tidemill.runtime.before.situation import Situation
 from tidemill.runtime.content import leaving
 from tidemill.runtime.content import mark as marking
@@ -26,25 +25,23 @@ from tidemill.runtime.content.leaving import ResultColumn
 from tidemill.runtime.content.places import PLACES, Sought
 from tidemill.runtime.run import metrics
 from tidemill.runtime.run.binder import Binder
-from tidemill.runtime.run.occasion import Occasion, beside_estimates, with_split
+from tidemill.runtime.run.occasion import Occasion, beside_estimates, past_with, with_split
 from tidemill.runtime.run.steps import Outcome, carry_out
 from tidemill.runtime.storage import writers
-from tidemill.runtime.storage.files import UndecidedError
+from tidemill.runtime.storage.files import UndecidedError, parent
 from tidemill.runtime.storage.stage import Stage
 from tidemill.runtime.view import leases
 from tidemill.runtime.view.arrivals import Arrived
+from tidemill.runtime.view.budget import over, within
 from tidemill.runtime.view.fired import NOTHING_FIRED, Fired
 from tidemill.runtime.view.history import ChangeCounts, RunRow
 from tidemill.runtime.view.record import File, RunRecord, StoredPiece, StoredState
 from tidemill.runtime.view.views import Lost, View
-from tidemill.search.contract.past import NOTHING_PAST, Past, PastRun
+from tidemill.search.contract.cycles import NO_CYCLES, Cycles
 from tidemill.search.contract.run_kinds import RunKind
 from tidemill.search.contract.run_plan import RunPlan, StateSpec
 from tidemill.sources.adapters import check_undisturbed, mark
 from tidemill.sql.statements import OnChange
-
-_WARM: Recent[tuple[str, str], bool] = Recent(most=10_000)
-"""The kinds of runs that this process has executed, by the locations of views."""
 
 
 def row_of(view: View, occasion: Occasion, kind: RunKind, situation: Situation) -> RunRow:
@@ -105,7 +102,7 @@ def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion
         # Everything that reads the sources is done; what is looked at here is part of what the run costs.
         _check_undisturbed(jvm, view, situation)
         executed = _Executed(view, situation, plan, execution, binder, stage, number, outcome)
-        record = (_held_back if plan.kind == "PARTIAL" else _with_output)(executed, occasion)
+        record = _within_budget(executed, occasion)
         record = with_split(jvm, view, record, occasion, beside_estimates(plan, execution.spent))
         with jvm.walls.part("commit"):
             writer.confirm()
@@ -160,17 +157,6 @@ def _check_undisturbed(jvm: Jvm, view: View, situation: Situation) -> None:
         check_undisturbed(jvm, view.definition.qualified, [*entries.values()], [situation.new[n] for n in entries])
 
 
-def tells(view: View, situation: Situation, lost: Lost) -> bool:
-    """Returns True if a run that makes the content anew tells the views above what it changes.
-
-    There must be such views, and the content must be readable and have the columns of the new one.
-    """
-    head = view.head
-    if head is None or not head.filled or lost.content is not None or not situation.settings.tell_changes:
-        return False
-    return view.columns_stay and leases.taken(view)
-
-
 def run_without_output(jvm: Jvm, view: View, situation: Situation, occasion: Occasion) -> RunRecord:
     """Commits a run without output at which no early work pays: it changes neither content nor positions."""
     head, spent = view.head, jvm.spent.take()
@@ -187,10 +173,10 @@ def run_without_output(jvm: Jvm, view: View, situation: Situation, occasion: Occ
         rows_read=0,
         positions=situation.old_position_texts(),
     )
+    before = within(replace(_before(view, situation), row=row), situation.terms.budget, situation.policy)
     record = replace(
-        _before(view, situation),
+        before,
         run=view.next_run,
-        row=row,
         delta=(),
         compacted=(),
         arrived=situation.arrived(view.definition.create.schedule, occasion.point),
@@ -273,6 +259,28 @@ class _Executed:
         )
 
 
+def _within_budget(run: _Executed, occasion: Occasion) -> RunRecord:
+    """Returns the record of a run with no more states than the budget holds: early work without room is not done. What
+    the run has written and gives up is deleted."""
+    budget, policy, view = run.situation.terms.budget, run.situation.policy, run.view
+    record = (_held_back if run.plan.kind == "PARTIAL" else _with_output)(run, occasion)
+    if run.plan.kind == "PARTIAL" and over(record, budget):
+        before = replace(
+            _before(view, run.situation), delta=(), compacted=(), arrived=record.arrived, fired=record.fired
+        )
+        told = "there is no room for what was done early"
+        run.stage.discard()
+        kept = within(replace(before, run=run.number, row=record.row), budget, policy)
+        row = replace(record.row, state_bytes=kept.state_bytes, positions=run.situation.old_position_texts())
+        return replace(kept, row=row, dropped={**kept.dropped, "early work": told})
+    kept = within(record, budget, policy)
+    gone = {f["path"] for name in record.states.keys() - kept.states.keys() for f in record.states[name].files}
+    if gone:
+        old = {f["path"] for s in _before(view, run.situation).states.values() for f in s.files}
+        view.files.delete(sorted({parent(str(path)) for path in gone - old}))
+    return kept
+
+
 def _held_back(run: _Executed, occasion: Occasion) -> RunRecord:
     """Returns the record of a run without output: what it wrote has its positions, everything else stays as it was."""
     before, outcome = _before(run.view, run.situation), run.outcome
@@ -338,7 +346,8 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
         count = count_field(c.name for c in columns)
         found = outcome.places.found(outcome.delta.observed.get(PLACES) or {}, rows_out.deletes)
         delta = Delta(outcome.delta.files, rows_out.inserts, rows_out.deletes, count, left, found)
-        content = _rows(head.files) if head.rows is None else head.rows
+        size = float(sum(int(f["bytes"]) for f in head.files))
+        content = size / FILE_ROW_BYTES if head.rows is None else head.rows
         partitions = view.definition.create.partitioned_by
         marks = view.definition.marks_rows and marking.pays(delta.deletes, content)
         vectors = stage.vectors if marks else None
@@ -365,10 +374,19 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
         compacted=tuple(str(s.state) for s in plan.steps if s.mode == "compact"),
         arrived=run.arrived(occasion),
         chosen=plan.chosen,
+        cycles=_cycles(run, occasion),
         rows=rows,
-        past=_past(run, row),
+        past=past_with(view, plan, row),
         fired=_fired(view, situation, occasion),
     )
+
+
+def _cycles(run: _Executed, occasion: Occasion) -> Cycles:
+    """Returns what came in the last cycles of the view's definition, with the rows that this run has read."""
+    head, arrived = run.head, run.arrived(occasion)
+    if head is None or head.definition != run.view.definition.number:
+        return NO_CYCLES
+    return head.cycles.then(run.number, arrived.rows, last=arrived.last)
 
 
 def _fired(view: View, situation: Situation, occasion: Occasion) -> Fired:
@@ -379,21 +397,3 @@ def _fired(view: View, situation: Situation, occasion: Occasion) -> Fired:
     seen = {s.name: mark(s.position) for s in situation.sources_at()} if watches else {}
     ended = view.next_run if occasion.point == len(points) else before.ended
     return replace(before.then(occasion.deals), seen=seen, ended=ended)
-
-
-def _past(run: _Executed, row: RunRow) -> Past:
-    """Returns what runs of the view's definition took, this one included. A run that fills it does not count."""
-    head, plan, view = run.head, run.plan, run.view
-    if head is None or head.definition != view.definition.number:
-        return NOTHING_PAST
-    if row.measured_cost is None or plan.arrivals is not None or plan.kind == "PARTIAL":  # only times are compared
-        return head.past
-    key = (view.location, plan.kind)
-    cold = _WARM.get(key) is None
-    _WARM.put(key, True)
-    return head.past.then(PastRun(plan.kind, plan.estimated, row.measured_cost, cold))
-
-
-def _rows(files: Sequence[File]) -> float:
-    """Returns the estimated number of rows in result files."""
-    return sum(int(f["bytes"]) for f in files) / FILE_ROW_BYTES

@@ -8,13 +8,20 @@ from dataclasses import dataclass, replace
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.bridge.walls import NANOSECONDS, Part
+from tidemill.recent import Recent
+from tidemill.runtime.before.situation import Situation
 from tidemill.runtime.run import reports
-from tidemill.runtime.view import split
+from tidemill.runtime.view import leases, split
 from tidemill.runtime.view.fired import NOTHING_FIRED, Fired
+from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.record import RunRecord
 from tidemill.runtime.view.split import StepSpent
-from tidemill.runtime.view.views import View
+from tidemill.runtime.view.views import Lost, View
+from tidemill.search.contract.past import NOTHING_PAST, Past, PastRun
 from tidemill.search.contract.run_plan import RunPlan, Volume
+
+_WARM: Recent[tuple[str, str], bool] = Recent(most=10_000)
+"""The kinds of runs that this process has executed, by the locations of views."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +83,27 @@ def publish(jvm: Jvm, view: View, record: RunRecord, occasion: Occasion, readers
         split.note_after(view.location, record.run, {part: ms for part, ms in since.items() if ms > 0})
     finally:  # it is committed
         reports.tell(record.row, record.steps)
+
+
+def past_with(view: View, plan: RunPlan, row: RunRow) -> Past:
+    """Returns what runs of the view's definition took, this one included. A run that fills it does not count."""
+    head = view.head if view.head is not None and view.head.filled else None
+    if head is None or head.definition != view.definition.number:
+        return NOTHING_PAST
+    if row.measured_cost is None or plan.arrivals is not None or plan.kind == "PARTIAL":  # only times are compared
+        return head.past
+    key = (view.location, plan.kind)
+    cold = _WARM.get(key) is None
+    _WARM.put(key, True)
+    return head.past.then(PastRun(plan.kind, plan.estimated, row.measured_cost, cold))
+
+
+def tells_readers(view: View, situation: Situation, lost: Lost) -> bool:
+    """Returns True if a run that makes the content anew tells the views above what it changes.
+
+    There must be such views, and the content must be readable and have the columns of the new one.
+    """
+    head = view.head
+    if head is None or not head.filled or lost.content is not None or not situation.settings.tell_changes:
+        return False
+    return view.columns_stay and leases.taken(view)

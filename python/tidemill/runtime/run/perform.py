@@ -10,15 +10,14 @@ from tidemill.runtime.before.planning import PlanInputs
 from tidemill.runtime.before.situation import Situation
 from tidemill.runtime.run import attempt, reports
 from tidemill.runtime.run.netting import without_unseen_changes
-from tidemill.runtime.run.occasion import Occasion, publish
+from tidemill.runtime.run.occasion import Occasion, publish, tells_readers
 from tidemill.runtime.view.arrivals import ObservedRun
+from tidemill.runtime.view.budget import over
 from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.record import RunRecord
 from tidemill.runtime.view.views import Lost, View
+from tidemill.search.contract.run_kinds import GRADUAL
 from tidemill.search.contract.run_plan import RunPlan
-
-GRADUAL = ("INCREMENTAL", "STRICT")
-"""Policies under which no run is full by choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Ru
     occasion = wanted.occasion
     with jvm.walls.part("opening"):
         lost = view.lost() if situation.head is not None else Lost(None, {})
-    if situation.idle and not (wanted.full or lost):
+    if situation.idle and not (wanted.full or lost or over(situation.head, situation.terms.budget)):
         row = _no_data(jvm, view, situation, occasion)
         if not wanted.dry:
             reports.tell(row)
@@ -56,7 +55,7 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Ru
     def inputs(lost: Lost) -> PlanInputs:
         refill = f"STATE_LOST: {lost.content}" if lost.content is not None else None
         forced = planning.forced(situation, wanted.full)
-        tells = attempt.tells(view, situation, lost) and not (forced is None and situation.policy in GRADUAL)
+        tells = tells_readers(view, situation, lost) and not (forced is None and situation.policy in GRADUAL)
         return PlanInputs(forced, lost.states, refill, past=view.past(), tells=tells)
 
     def planned(lost: Lost) -> RunPlan:

@@ -14,6 +14,7 @@ from tidemill.runtime.load.replace import alter_query
 from tidemill.runtime.scheduler import watch
 from tidemill.runtime.view import arrivals, catalog, notes, views
 from tidemill.runtime.view.views import View
+from tidemill.search.contract.run_kinds import GRADUAL, Policy
 from tidemill.sql.statements import (
     Action,
     Alter,
@@ -25,6 +26,7 @@ from tidemill.sql.statements import (
     SetProperties,
     SetQuery,
     SetSchedule,
+    SetStateBudget,
     UnsetProperties,
 )
 
@@ -34,7 +36,8 @@ def alter(jvm: Jvm, statement: Alter, sql: str, warnings: list[str]) -> list[lis
 
     Raises TIDEMILL_NOT_FOUND, TIDEMILL_NOT_AN_INCREMENTAL_VIEW; TIDEMILL_ALREADY_EXISTS for a new name that is taken,
     RECURSIVE_VIEW for one that the query reads; TIDEMILL_INVALID_CLAUSE for EXPECT; UNSET_NONEXISTENT_PROPERTIES;
-    TIDEMILL_NOT_INCREMENTAL, TIDEMILL_SOURCE_WITHOUT_CHANGES for a policy that the query cannot have;
+    TIDEMILL_NOT_INCREMENTAL, TIDEMILL_SOURCE_WITHOUT_CHANGES for a policy that the query cannot have, or not within a
+    budget;
     TIDEMILL_CONCURRENT_REFRESH if another ALTER came first; for AS, the errors of CREATE.
     """
     view = views.find(jvm, statement.name)
@@ -73,12 +76,10 @@ def _rename(jvm: Jvm, view: View, name: tuple[str, ...]) -> None:
 
 def _check(jvm: Jvm, view: View, action: Action) -> None:
     match action:
-        case SetPolicy(policy) if policy in {"INCREMENTAL", "STRICT"}:
-            working = sessions.working(jvm, view.definition.settings)
-            with analysis.analysed_again(working, view.definition) as document:
-                analysis.check_findings(document, policy)
-                terms = replace(view.definition.terms, policy=policy)
-                planning.initial_load(working, document, terms, sessions.planner_settings(jvm))
+        case SetPolicy(policy) if policy in GRADUAL:
+            _check_gradual(jvm, view, action, policy)
+        case SetStateBudget() if view.definition.create.policy in GRADUAL:
+            _check_gradual(jvm, view, action, view.definition.create.policy)
         case SetPolicy("AUTO") if view.definition.create.policy == "FULL":
             working = sessions.working(jvm, view.definition.settings)
             with analysis.analysed_again(working, view.definition) as document:
@@ -102,6 +103,15 @@ def _check(jvm: Jvm, view: View, action: Action) -> None:
                 )
         case _:
             pass
+
+
+def _check_gradual(jvm: Jvm, view: View, action: Action, policy: Policy) -> None:
+    """Checks that the amended view may have a policy under which no run is full by choice."""
+    working = sessions.working(jvm, view.definition.settings)
+    with analysis.analysed_again(working, view.definition) as document:
+        analysis.check_findings(document, policy)
+        terms = view.amended(action).definition.terms
+        planning.initial_load(working, document, terms, sessions.planner_settings(jvm))
 
 
 def _dated(view: View, action: Action) -> Action:

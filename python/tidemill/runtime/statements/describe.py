@@ -12,7 +12,7 @@ from tidemill.runtime.scheduler.watch import WATCHED
 from tidemill.runtime.view import notes, views
 from tidemill.runtime.view.views import View
 from tidemill.sources.adapters import describe_position
-from tidemill.sql.not_yet import not_in_effect
+from tidemill.sql.clauses import byte_string
 from tidemill.sql.render import expect_text, schedule_text
 from tidemill.sql.statements import AtProgress, Describe
 
@@ -23,7 +23,7 @@ def describe(jvm: Jvm, statement: Describe) -> list[list[Any]]:
     """Returns rows col_name, data_type, comment. Raises TIDEMILL_NOT_FOUND, TIDEMILL_NOT_AN_INCREMENTAL_VIEW."""
     view = views.find(jvm, statement.name)
     lines: list[DescribeRow] = [(c.name, type_text(c.type), c.comment) for c in view.definition.columns]
-    ignored = [*not_in_effect(view.definition.create), *_never_reached(view)]
+    ignored = list(_never_reached(view))
     lines += _partitions(view)
     if statement.extended:
         lines += _extended(view)
@@ -90,6 +90,9 @@ def _extended(view: View) -> Iterator[DescribeRow]:
         over = any(e.rows is None for e in create.expect) and view.outlook().over
         yield "Expect", expect_text(create.expect), "COMPLETE was said of an earlier cycle" if over else None
     yield "Refresh Policy", create.policy, None
+    if create.state_budget is not None:
+        used = "" if head is None else f"{head.state_bytes} of {byte_string(create.state_budget)} bytes are used"
+        yield "State Budget", create.state_budget, used or None
     yield "Format", definition.format, None
     yield "Location", definition.location, None
     yield "Created Time", _utc(definition.created_at), None
@@ -114,6 +117,8 @@ def _extended(view: View) -> Iterator[DescribeRow]:
             pieces = f"{state.rows} rows in {len(state.pieces)} pieces"
             compacted = ", compacted" if name in head.compacted else ""
             yield f"State {name}", f"{state.bytes} bytes, {pieces}{compacted}", state.text
+        for name, why in head.dropped.items():
+            yield "Given Up", name, why
     for path in view.lost_amendments:
         yield "Damaged", path, "what an ALTER said is lost; say it again, and VACUUM"
     yield "", "", None

@@ -15,7 +15,7 @@ from tidemill.runtime.before import analysis, planning, sessions
 from tidemill.runtime.before.planning import PlanInputs
 from tidemill.runtime.before.situation import Situation, survey
 from tidemill.runtime.view import views
-from tidemill.runtime.view.arrivals import ObservedRun, Outlook, expectations, per_cycle
+from tidemill.runtime.view.arrivals import ObservedRun, Outlook, expectations
 from tidemill.runtime.view.definition import Terms
 from tidemill.runtime.view.split import Split, after, steps_to_json
 from tidemill.runtime.view.views import View
@@ -53,7 +53,8 @@ def _with_what_was(view: View, jvm: Jvm, mode: str) -> str:
     run, notes = _of_view(jvm, view)
     if view.head is None or view.head.run < WARM_RUNS:
         notes = [*notes, COLD]
-    return explained(run, mode, stored, notes, list(_ran(view)) if mode in ("COST", "JSON") else ())
+    dropped = view.head.dropped if view.head is not None else {}
+    return explained(run, mode, stored, notes, list(_ran(view)) if mode in ("COST", "JSON") else (), dropped)
 
 
 def _ran(view: View) -> Iterator[dict[str, Any]]:
@@ -98,7 +99,7 @@ def _of_create(jvm: Jvm, create: Create) -> ExplainedPlan:
     with _analysed(jvm, create) as (situation, outlook):
         loaded = planning.plan(situation, PlanInputs("FIRST"))
         planning.check_policy(situation, loaded)
-        after = planning.steady(situation, frozenset(s.name for s in loaded.states))
+        after = planning.steady(situation, frozenset(s.name for s in loaded.states), loaded.chosen)
         return _of_cycle(after, 1, outlook)
 
 
@@ -119,6 +120,6 @@ def _analysed(jvm: Jvm, create: Create) -> Iterator[tuple[Situation, Outlook]]:
         analysis.check_findings(document, create.policy)
         names = (str(s["name"]) for s in document["sources"])
         expected = expectations(create.expect, captured["namespace"], names)
-        terms = Terms(create.policy, captured["confs"], per_cycle(expected))
+        terms = Terms.of(create, captured["confs"], expected)
         settings = sessions.planner_settings(jvm)
         yield survey(working, document, None, terms, settings), Outlook(create.schedule, expected)

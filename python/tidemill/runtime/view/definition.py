@@ -20,7 +20,9 @@ from tidemill.plan.datatype import DataType
 from tidemill.runtime.storage.files import child, numbered
 from tidemill.runtime.storage.small import UnknownFormatError, decoded
 from tidemill.runtime.view.arrivals import ArrivedRows, expectations, per_cycle, places
+from tidemill.search.contract.cycles import Cycle
 from tidemill.search.contract.run_kinds import Policy
+from tidemill.sql.clauses import byte_string
 from tidemill.sql.codec import from_json
 from tidemill.sql.statements import (
     Action,
@@ -33,6 +35,7 @@ from tidemill.sql.statements import (
     SetPolicy,
     SetProperties,
     SetSchedule,
+    SetStateBudget,
     Suspend,
     UnsetProperties,
 )
@@ -62,13 +65,43 @@ class Terms:
     """The parts of a view's statement that every run needs.
 
     `captured`: the settings that give the query its meaning. `cycle`: the arrivals at a source in a cycle, by its name,
-    where EXPECT tells. `marks_rows`: runs may mark rows of a result file in deletion vectors.
+    where EXPECT tells. `marks_rows`: runs may mark rows of a result file in deletion vectors. `budget`: bytes that kept
+    states may take; None: no limit. `complete`: sources of which nothing more comes, as was said after run `said`.
     """
 
     policy: Policy
     captured: Mapping[str, str]
     cycle: Mapping[str, ArrivedRows] = field(default_factory=dict)
     marks_rows: bool = False
+    budget: int | None = None
+    complete: frozenset[str] = frozenset()
+    said: int = -1
+
+    @staticmethod
+    def of(
+        create: Create,
+        captured: Mapping[str, str],
+        expected: Mapping[str, Expectation],
+        *,
+        marks_rows: bool = False,
+        said: int = -1,
+    ) -> Terms:
+        """Returns the terms of a statement. `expected`: EXPECT by the names of the sources, said after run `said`."""
+        budget = None if create.state_budget is None else byte_string(create.state_budget)
+        complete = frozenset(name for name, told in expected.items() if told.rows is None)
+        return Terms(create.policy, captured, per_cycle(expected), marks_rows, budget, complete, said)
+
+    def expected(self, ended: Sequence[Cycle]) -> dict[str, ArrivedRows]:
+        """Returns the arrivals at a source in a cycle as EXPECT tells them. COMPLETE means none, unless rows came in a
+        cycle that has ended since.
+
+        >>> terms = Terms("AUTO", {}, {"t": (5.0, 0.0)}, complete=frozenset({"u"}))
+        >>> terms.expected([]), terms.expected([Cycle(1, {"u": (1, 0)})])
+        ({'t': (5.0, 0.0), 'u': (0.0, 0.0)}, {'t': (5.0, 0.0)})
+        """
+        came = [c.rows for c in ended if c.run > self.said]
+        over = {name for rows in came for name, known in rows.items() if known is not None and sum(known) > 0}
+        return {**self.cycle, **dict.fromkeys(sorted(self.complete - over), (0.0, 0.0))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +169,9 @@ class Definition:
 
     @property
     def terms(self) -> Terms:
-        return Terms(self.create.policy, self.settings, per_cycle(self.expected), self.marks_rows)
+        said = self.expect_said
+        dated = -1 if said is None else said
+        return Terms.of(self.create, self.settings, self.expected, marks_rows=self.marks_rows, said=dated)
 
     @property
     def create(self) -> Create:
@@ -257,6 +292,8 @@ def amended(create: Create, action: Action) -> Create:
             return replace(create, query=query, expect=expect)
         case SetPolicy(policy):
             return replace(create, policy=policy)
+        case SetStateBudget(size):
+            return replace(create, state_budget=size)
         case SetComment(comment):
             return replace(create, comment=comment)
         case SetProperties(properties):

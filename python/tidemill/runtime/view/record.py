@@ -15,6 +15,8 @@ from tidemill.runtime.view.arrivals import Arrived
 from tidemill.runtime.view.fired import NOTHING_FIRED, Fired
 from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.split import Split, StepSpent, steps_from_json, steps_to_json
+from tidemill.search.contract.choice import Choice
+from tidemill.search.contract.cycles import NO_CYCLES, Cycles
 from tidemill.search.contract.past import NOTHING_PAST, Past, PastRun
 from tidemill.search.contract.stored import Piece
 
@@ -52,7 +54,8 @@ class StoredPiece:
 
     def counted(self) -> Piece:
         """Returns the piece as the planner needs it, without files."""
-        return Piece(len(self.files), self.rows, self.taken, self.segments, self.order)
+        size = sum(int(f["bytes"]) for f in self.files)
+        return Piece(len(self.files), self.rows, self.taken, self.segments, self.order, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +100,11 @@ class RunRecord:
     fingerprints of the session functions. `keys`: output columns that are a key of the content, None if it is a bag.
     `delta`: files of the signed change of the content by this run, None if it was not computed (a full run).
     `definition`: number of the definition that the content belongs to. `compacted`: states with a compaction in this
-    run. `arrived`: the arrivals at the sources; the history keeps them with the row. `chosen`: the packs that were
-    enabled when the states were chosen; None: unknown. `rows`: of the content; None: unknown. `split`: where its time
-    went, which the history keeps too (None: a version that did not measure it); `steps`: what its steps took. `past`:
-    what runs of the definition took, this one included. `fired`: what of the schedule was dealt with.
+    run. `arrived`: the arrivals at the sources; the history keeps them with the row. `chosen`: the choice of the kept
+    states; None: unknown. `dropped`: states that the run gave up for want of room, each with the reason. `cycles`: what
+    came in the last cycles. `rows`: of the content; None: unknown. `split`: where its time went, which the history
+    keeps too (None: a version that did not measure it); `steps`: what its steps took. `past`: what runs of the
+    definition took, this one included. `fired`: what of the schedule was dealt with.
     """
 
     run: int
@@ -120,7 +124,9 @@ class RunRecord:
     held: tuple[StoredPiece, ...] = ()
     held_run: int | None = None
     arrived: Arrived | None = None
-    chosen: frozenset[str] | None = None
+    chosen: Choice | None = None
+    dropped: Mapping[str, str] = field(default_factory=dict)
+    cycles: Cycles = NO_CYCLES
     rows: int | None = None
     split: Split | None = None
     steps: tuple[StepSpent, ...] = ()
@@ -185,7 +191,9 @@ class RunRecord:
             "moments": {str(run): [asdict(s) for s in sources] for run, sources in self.moments.items()},
             "held": [asdict(p) for p in self.held],
             "held_run": self.held_run,
-            "chosen": None if self.chosen is None else sorted(self.chosen),
+            "chosen": None if self.chosen is None else self.chosen.to_json(),
+            "dropped": dict(self.dropped),
+            "cycles": self.cycles.to_json(),
             "fingerprint": self.fingerprint,
             "functions": dict(self.functions),
             "keys": None if self.keys is None else list(self.keys),
@@ -226,7 +234,9 @@ class RunRecord:
             held=tuple(map(_piece, data["held"])),
             held_run=data["held_run"],
             arrived=arrived_of(data["metrics"]),
-            chosen=None if data.get("chosen") is None else frozenset(data["chosen"]),
+            chosen=None if data.get("chosen") is None else Choice.from_json(data["chosen"]),
+            dropped=data.get("dropped") or {},
+            cycles=Cycles.from_json(data["cycles"]) if data.get("cycles") else NO_CYCLES,
             rows=data.get("rows"),
             split=split_in(data["metrics"]),
             steps=steps_from_json(data.get("steps") or ()),

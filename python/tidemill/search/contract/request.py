@@ -9,6 +9,8 @@ from typing import TypeAlias
 from tidemill.plan.change import SourceChange, joined
 from tidemill.plan.query import Query
 from tidemill.plan.tree import Tree
+from tidemill.search.contract.choice import NEAR_BUDGET, Choice
+from tidemill.search.contract.cycles import Rows
 from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.contract.run_kinds import Policy
 from tidemill.search.contract.run_plan import StateSpec
@@ -73,8 +75,7 @@ class PlanRequest:
         pieces: of each state, where they are known.
         stored: specifications of the states that can be read.
         lost: names of states that should exist and do not; the run makes them again.
-        chosen: the packs that were available when the kept states were chosen; None if unknown. A run that may use
-            other packs chooses anew.
+        chosen: the choice of the kept states; None if unknown. A run for which it does not hold chooses anew.
         refill: why the earlier content cannot be built upon (a reason of SHOW REFRESHES); None if it can. The whole
             result is then made anew, from readable states brought up to date where that is cheapest.
         between: `sources` split by transition, where runs without output left something between the content and now;
@@ -89,7 +90,10 @@ class PlanRequest:
         price: of a unit of this run's work.
         point: the number of this run's point in the schedule.
         ahead: the upcoming points. If there are any, this run has no output.
-        cycle: expected rows inserted and deleted per cycle, by source; states are chosen for them.
+        cycle: rows inserted and deleted per cycle that EXPECT tells, by source.
+        cycles: the same of the last cycles as they were, the oldest first; None: not counted. States are chosen for
+            what is likely by both.
+        budget: bytes that the kept states may take after the run; None if there is no limit.
         past: measured costs of earlier runs.
         tells: the content can be read, and views above it are to be told what a run that makes it anew changes.
         measured: known rows of forms of relations, at the planned moments; other rows are estimated.
@@ -105,7 +109,7 @@ class PlanRequest:
     pieces: Mapping[str, Sequence[Piece]] = field(default_factory=dict)
     stored: Sequence[StateSpec] = ()
     lost: frozenset[str] = frozenset()
-    chosen: frozenset[str] | None = None
+    chosen: Choice | None = None
     refill: str | None = None
     between: tuple[Mapping[int, SourceChange], ...] = ()
     standing: Mapping[str, Time] = field(default_factory=dict)
@@ -118,7 +122,9 @@ class PlanRequest:
     price: float = 1.0
     point: int = 1
     ahead: tuple[UpcomingPoint, ...] = ()
-    cycle: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    cycle: Mapping[int, Rows] = field(default_factory=dict)
+    cycles: tuple[Mapping[int, Rows | None], ...] = ()
+    budget: int | None = None
     past: Past = NOTHING_PAST
     tells: bool = False
     measured: KnownRows = lambda _tree, _form: None
@@ -134,8 +140,14 @@ class PlanRequest:
         return {n: replace(s, changed=False) for n, s in self.sources.items()}
 
     @property
-    def choice(self) -> frozenset[str]:
-        """The packs among which this run would choose: a preferred pack alone; none under FULL."""
+    def packs(self) -> frozenset[str]:
+        """The packs among which this run would choose states: a preferred pack alone; none under FULL."""
         if self.policy == "FULL":
             return frozenset()
         return frozenset({self.settings.prefer}) if self.settings.prefer is not None else self.settings.packs
+
+    @property
+    def tight(self) -> bool:
+        """True if the budget may not hold the states after the run unless they are merged."""
+        taken = sum(p.bytes for pieces in self.pieces.values() for p in pieces)
+        return self.budget is not None and taken > NEAR_BUDGET * self.budget

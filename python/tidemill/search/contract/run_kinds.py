@@ -6,6 +6,8 @@ from typing import Literal, TypeAlias, get_args
 
 Policy: TypeAlias = Literal["AUTO", "INCREMENTAL", "STRICT", "FULL"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
+GRADUAL: frozenset[Policy] = frozenset({"INCREMENTAL", "STRICT"})
+"""Policies under which no run is full by choice."""
 
 PlanKind: TypeAlias = Literal["PARTIAL", "FULL", "INCREMENTAL"]
 RunKind: TypeAlias = Literal["NO_DATA", "FAILED", PlanKind]

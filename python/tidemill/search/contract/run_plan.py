@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from tidemill.cost.costing import CostModel
+from tidemill.search.contract.choice import Choice
 from tidemill.search.contract.past import Comparison
 from tidemill.search.contract.run_kinds import Mode, PlanKind, Target
 from tidemill.search.contract.stored import KeyedRead
@@ -99,8 +100,7 @@ class RunPlan:
         keys: names of the view's columns that identify its rows; None if there are none.
         states: the states kept after the run.
         behind: names of the states that the run does not follow; they stay at their moment.
-        chosen: the packs that were available when the kept states were chosen; None for a run without output, which
-            chooses none.
+        chosen: the choice of the kept states; None for a run without output, which chooses none.
         compared: estimates of a full and of an incremental run, if the two were compared.
         rejected: likely CPU milliseconds of the alternative that the plan was compared with, if comparable runs were
             measured.
@@ -118,7 +118,7 @@ class RunPlan:
     keys: tuple[str, ...] | None
     states: tuple[StateSpec, ...]
     behind: frozenset[str]
-    chosen: frozenset[str] | None
+    chosen: Choice | None
     compared: tuple[float, float] | None = None
     rejected: float | None = None
     asked: Mapping[str, KeyedRead] = field(default_factory=dict)

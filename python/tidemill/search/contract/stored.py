@@ -39,6 +39,7 @@ class Piece:
         taken: rows that were merged into it; its own rows if it was written directly.
         segments: number of segments merged into it.
         order: the field that sorts each of its files; None if there is none.
+        bytes: of its files; 0 if they are unknown.
     """
 
     files: int
@@ -46,6 +47,7 @@ class Piece:
     taken: int
     segments: int
     order: str | None = None
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

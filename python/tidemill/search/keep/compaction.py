@@ -82,11 +82,14 @@ def compaction_of(
 ) -> Compaction | None:
     """The compaction of a state that a run follows; None if there is none.
 
-    A state that the run reads is compacted where that pays; others only so that their pieces do not become too many.
+    A state that the run reads is compacted where that pays; others only so that their pieces do not become too many;
+    all of them where the view's budget is nearly spent.
 
     `read`: the states that the run reads; `asked`: its reads of states by few keys.
     """
     pieces = request.pieces.get(name, ())
+    if request.tight and len(pieces) > 1:
+        return _whole(pieces, model)
     if not pieces or (name not in read and len(pieces) <= MOST_UNREAD):
         return None
     return due(pieces, model, asked.get(name))
@@ -95,11 +98,19 @@ def compaction_of(
 def may_compact(request: PlanRequest, asked: Mapping[str, KeyedRead]) -> bool:
     """True if a run may compact a state; `asked`: its reads of states by few keys."""
     model = cost_model(request.settings.cost_model, request.settings.cost_constants)
-    return any(
+    return request.tight or any(
         len(pieces) > MOST_UNREAD or due(pieces, model, asked.get(name)) is not None
         for name, pieces in request.pieces.items()
         if pieces
     )
+
+
+def _whole(pieces: Sequence[Piece], model: CostModel) -> Compaction:
+    """The merge of all pieces, whether it pays or not."""
+    rows, files = sum(p.rows for p in pieces), sum(p.files for p in pieces)
+    merged = max(*(p.rows for p in pieces), rows * _distinct(pieces))
+    ordering = 0.0 if pieces[0].order is None else model.ordering(merged)
+    return Compaction(0, rows, CpuMs(model.merging(files, rows, merged) + ordering), pieces[0].order)
 
 
 def _gained(pieces: Sequence[Piece], model: CostModel, asked: KeyedRead | None) -> float:

@@ -2,18 +2,18 @@
 
 The search starts from the states that the cheapest plans of small changes would read if every candidate were kept, and
 those needed to follow these. Then states are dropped one by one, the most expensive to follow first, others are added,
-or one replaces another, whenever that lowers the total cost. With few candidates, all sets are tried. At first nobody
-knows which sources change from run to run: changes of all sources and of the large ones alone have equal weight.
+or one replaces another, whenever that lowers the total cost. With few candidates, all sets are tried. A budget limits
+the bytes that the states take.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, product
-from math import inf
+from math import inf, sqrt
 from typing import TypeAlias
 
 from tidemill.cost.costing import CostModel
@@ -33,77 +33,246 @@ SWAPS = 3
 """Number of states that are cheapest to drop, and to add, that are tried in each other's place."""
 FEW = 4
 """Largest number of candidates for which all sets are tried."""
+FEW_WITHIN = 8
+"""The same where a budget does not hold what would be kept without it."""
+BISECTIONS = 6
+"""Number of prices of a byte that are tried."""
+SPREAD = 16.0
+"""Factor between a price of a byte and the next one, until one is too low and one high enough."""
 ROUNDS = 3
 """Largest number of rounds over all states; the search ends earlier when a round gains nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A likely future run: its space, in which every candidate is kept, and its choices."""
+    """A likely future run: its space, in which every candidate is kept, and its choices.
+
+    Attributes:
+        space: explored.
+        choices: of a run of that space.
+        weight: the share of runs that are like it.
+        grown: the factor by which its sources are taken to have grown.
+    """
 
     space: Space
     choices: Choosing
+    weight: float = 1.0
+    grown: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Costs of states in CPU milliseconds: of the initial load with the states named, and of a step that writes one,
-    beside its rows."""
+    """Costs of states in CPU milliseconds.
+
+    Attributes:
+        filling: of making the states named that are not there.
+        step: of a step that writes one, beside its rows.
+        anew: of a run that makes all anew, with the states named; None if no run may be full by choice.
+    """
 
     filling: Callable[[Collection[str]], float]
     step: float
+    anew: Callable[[Collection[str]], float] | None = None
 
 
-def worth_keeping(scenarios: Sequence[Scenario], prices: Prices, budget: Budget) -> frozenset[str]:
-    """Names of the states to keep for likely runs like `scenarios`; the best set found within the budget's seconds."""
-    end = time.monotonic() + budget.seconds
-    kept = frozenset[str]().union(*map(_needed, scenarios))
-    follow = dict.fromkeys(kept, 0.0)
-    for scenario in scenarios:
-        written, chosen = scenario.space.followed(kept).written, scenario.choices(kept, Followed())
-        for group, name in written.items():
-            follow[name] = max(follow[name], chosen.cost(group))
-    dearest = sorted(kept, key=lambda name: (-follow[name], name))
-    others = sorted({c.name for c in scenarios[0].space.candidates} - kept)
-    names, best = (*dearest[:TRIES], *others[:TRIES]), _cost(scenarios, prices, kept)
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The room for states on storage, in bytes: what each candidate takes, and the budget (None: no limit)."""
 
-    def tell(what: Iterable[str], cost: float, kind: EventKind | None = None) -> None:
-        words = f"later runs with {', '.join(sorted(what)) or 'no state'}: {cost:.3f} ms, the best so far {best:.3f} ms"
-        scenarios[0].space.memo.emit(kind or ("kept" if cost < best else "dropped"), "", 0, words)
+    sizes: Mapping[str, float]
+    budget: float | None = None
 
-    tell(kept, best, "best")
-    if len(names) <= FEW:
-        for some in chain.from_iterable(combinations(names, number) for number in range(len(names) + 1)):
-            if time.monotonic() > end:
+    def taken(self, names: Iterable[str]) -> float:
+        """Bytes of these states."""
+        return sum(self.sizes.get(name, 0.0) for name in names)
+
+    def fits(self, names: Iterable[str]) -> bool:
+        """True if the budget holds these states."""
+        return self.budget is None or self.taken(names) <= self.budget
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """The states worth keeping.
+
+    Attributes:
+        names: theirs.
+        cost: CPU milliseconds of a likely run with them; infinite if nothing computes it.
+        gains: by candidate, what a likely run would cost more without it (of one that is not kept, what it costs less
+            with it); None if nothing computes such a run without it.
+        curve: the cheapest sets that were found, as in `Choice`.
+    """
+
+    names: frozenset[str]
+    cost: float
+    gains: Mapping[str, float | None]
+    curve: tuple[tuple[float, float], ...]
+
+
+def worth_keeping(scenarios: Sequence[Scenario], prices: Prices, room: Room, budget: Budget) -> Weighed:
+    """The states to keep for likely runs like `scenarios`; the best set found within the seconds of `budget`."""
+    search = _Search(scenarios, prices, room, time.monotonic() + budget.seconds)
+    start = frozenset[str]().union(*map(_needed, scenarios))
+    search.order(start)
+    search.tell(start, "best")
+    best = search.descend(start, 0.0) if len(search.names) > FEW else search.every(start)
+    if not room.fits(best):
+        best = search.within(best)
+    return search.weighed(best)
+
+
+class _Search:
+    """A search for the cheapest set of states that fits, each set weighed once.
+
+    Beyond a budget, sets are compared by their cost plus a price of their bytes: the higher the price, the fewer bytes
+    the cheapest set takes. Bisection finds a price at which it fits; what is left of the budget is filled by single
+    steps and swaps. (The paper of IQP divides a budget among the inputs of each operator of a tree instead. In a memo
+    states have several readers, so their gains do not add up.)
+    """
+
+    def __init__(self, scenarios: Sequence[Scenario], prices: Prices, room: Room, end: float) -> None:
+        self._scenarios, self._prices, self._room, self._end = scenarios, prices, room, end
+        self._costs: dict[frozenset[str], float] = {}
+        self._least: float | None = None
+        self.names: tuple[str, ...] = ()
+        """The candidates that are tried."""
+
+    def order(self, kept: frozenset[str]) -> None:
+        """Chooses the candidates to try: of these the dearest to follow first, and others."""
+        follow = dict.fromkeys(kept, 0.0)
+        for scenario in self._scenarios:
+            written, chosen = scenario.space.followed(kept).written, scenario.choices(kept, Followed())
+            for group, name in written.items():
+                follow[name] = max(follow[name], chosen.cost(group))
+        dearest = sorted(kept, key=lambda name: (-follow[name], name))
+        others = sorted({c.name for c in self._scenarios[0].space.candidates} - kept)
+        most = TRIES if self._room.fits(kept) else len(dearest)
+        self.names = (*dearest[:most], *others[:TRIES])
+
+    @property
+    def over(self) -> bool:
+        """True if time is up."""
+        return time.monotonic() > self._end
+
+    def cost(self, kept: frozenset[str]) -> float:
+        """Average cost of a run that follows these states and reads no others, with its part of the cost of making
+        them; infinite if it has no plan."""
+        if kept not in self._costs:
+            self._costs[kept] = self._cost(kept)
+        return self._costs[kept]
+
+    def _cost(self, kept: frozenset[str]) -> float:
+        anew, runs = self._prices.anew, 0.0
+        if anew is not None and self._least is None:
+            self._least = anew(())
+        for scenario in self._scenarios:
+            run = _run_cost(scenario, self._prices, kept)
+            if anew is not None and self._least is not None and run > self._least:
+                run = min(run, anew(kept))
+            runs += scenario.weight * run
+        return runs + self._prices.filling(kept) / RUNS_TO_EARN
+
+    def tell(self, kept: frozenset[str], kind: EventKind) -> None:
+        """Tells readers of the memo's events what a set costs."""
+        taken = "" if self._room.budget is None else f", {self._room.taken(kept):.0f} bytes"
+        words = f"later runs with {', '.join(sorted(kept)) or 'no state'}: {self.cost(kept):.3f} ms{taken}"
+        self._scenarios[0].space.memo.emit(kind, "", 0, words)
+
+    def every(self, kept: frozenset[str]) -> frozenset[str]:
+        """The best of all sets that fit; `kept` if none is better."""
+        best, least = kept, self.cost(kept) if self._room.fits(kept) else inf
+        for some in chain.from_iterable(combinations(self.names, number) for number in range(len(self.names) + 1)):
+            if self.over:
                 break
-            cost = _cost(scenarios, prices, frozenset(some))
-            if kept != frozenset(some):
-                tell(some, cost)
-            if cost < best:
-                kept, best = frozenset(some), cost
+            found = frozenset(some)
+            if found == kept or not self._room.fits(found):
+                continue
+            better = self.cost(found) < least or not self._room.fits(best)
+            self.tell(found, "kept" if better else "dropped")
+            if better:
+                best, least = found, self.cost(found)
+        return best
+
+    def descend(self, kept: frozenset[str], price: float, *, fitting: bool = False) -> frozenset[str]:
+        """The best set that single steps and swaps reach from `kept`: by cost plus `price` per byte; `fitting`: among
+        those that fit."""
+
+        def worth(names: frozenset[str]) -> float:
+            if fitting and not self._room.fits(names):
+                return inf
+            return self.cost(names) + price * self._room.taken(names)
+
+        best, least = kept, worth(kept)
+
+        def try_(names: Collection[str]) -> float:
+            """Worth with these states toggled; keeps the change if it is better. Infinite when time is up."""
+            nonlocal best, least
+            if self.over:
+                return inf
+            found = best.symmetric_difference(names)
+            now = worth(found)
+            self.tell(found, "kept" if now < least else "dropped")
+            if now < least:
+                best, least = found, now
+            return now
+
+        for _ in range(ROUNDS):
+            before, costs = best, {name: try_([name]) for name in self.names}
+            cheapest = sorted(self.names, key=costs.__getitem__)
+            given_up = [n for n in cheapest if n in best][:SWAPS]
+            added = [n for n in cheapest if n not in best][:SWAPS]
+            for swap in product(given_up, added):
+                if swap[0] in best and swap[1] not in best:
+                    try_(swap)
+            if best == before:
+                break
+        return best
+
+    def within(self, best: frozenset[str]) -> frozenset[str]:
+        """The best set that fits into the budget, if `best` does not; at least no state at all always fits."""
+        found, nothing = self._fitted(best), frozenset[str]()
+        finite = [cost for cost in self._costs.values() if cost < inf]
+        high = max(finite, default=1.0) / max(1.0, self._room.budget or 0.0)
+        low = 0.0
+        for _ in range(BISECTIONS):
+            if self.over:
+                break
+            price = high if low == 0.0 else sqrt(low * high)
+            some = self.descend(best, price)
+            if self._room.fits(some):
+                found, high = min(found, some, key=self.cost), price
+                low = low or price / SPREAD
+            else:
+                low = price
+                high = max(high, price * SPREAD)
+        found = min(found, nothing, key=self.cost)
+        found = self.descend(found, 0.0, fitting=True)
+        return self.every(found) if len(self.names) <= FEW_WITHIN else found
+
+    def _fitted(self, kept: frozenset[str]) -> frozenset[str]:
+        """These states without those that gain least per byte, so many that the rest fits."""
+        while not self._room.fits(kept):
+            gains = {name: self.cost(kept - {name}) - self.cost(kept) if not self.over else 0.0 for name in kept}
+            kept -= {min(sorted(kept), key=lambda name: gains[name] / max(1.0, self._room.sizes.get(name, 0.0)))}
         return kept
 
-    def try_(names: Collection[str]) -> float:
-        """Cost with these states toggled; keeps the change if it is cheaper. Infinite when time is up."""
-        nonlocal kept, best
-        if time.monotonic() > end:
-            return inf
-        cost = _cost(scenarios, prices, kept.symmetric_difference(names))
-        tell(kept.symmetric_difference(names), cost)
-        if cost < best:
-            kept, best = kept.symmetric_difference(names), cost
-        return cost
-
-    for _ in range(ROUNDS):
-        before, costs = kept, {name: try_([name]) for name in names}
-        cheapest = sorted(names, key=costs.__getitem__)
-        given_up, added = [n for n in cheapest if n in kept][:SWAPS], [n for n in cheapest if n not in kept][:SWAPS]
-        for swap in product(given_up, added):
-            if swap[0] in kept and swap[1] not in kept:
-                try_(swap)
-        if kept == before:
-            break
-    return kept
+    def weighed(self, best: frozenset[str]) -> Weighed:
+        """Everything that is known of this set, and of all that were weighed, no state at all among them."""
+        if not self.over:
+            self.cost(frozenset())
+        gains: dict[str, float | None] = {}
+        for name in sorted({c.name for c in self._scenarios[0].space.candidates}):
+            other = best ^ {name}
+            if other not in self._costs and self.over:
+                continue
+            without, with_it = (other, best) if name in best else (best, other)
+            if self.cost(with_it) < inf:
+                gains[name] = None if self.cost(without) == inf else self.cost(without) - self.cost(with_it)
+        curve: list[tuple[float, float]] = []
+        for kept, cost in sorted(self._costs.items(), key=lambda item: (self._room.taken(item[0]), item[1])):
+            if cost < (curve[-1][1] if curve else inf):
+                curve.append((self._room.taken(kept), cost))
+        return Weighed(best, self.cost(best), gains, tuple(curve))
 
 
 def worth_ordering(scenarios: Sequence[Scenario], kept: Collection[str], model: CostModel) -> dict[str, str]:
@@ -117,7 +286,7 @@ def worth_ordering(scenarios: Sequence[Scenario], kept: Collection[str], model: 
         plan = extractor.planned([*followed.written, space.change], 0)
         used = [(p.group, p.choice.expression) for p in plan if p.choice.expression is not None]
         for name, asked in keyed_reads(space.memo, space.facts, used, extractor.rows).items():
-            saved[name, asked.field] += asked.saves(rows.size(name), model) / len(scenarios)
+            saved[name, asked.field] += asked.saves(rows.size(name), model) * scenario.weight
     return {
         name: field
         for (name, field), saving in sorted(saved.items(), key=lambda item: item[1])
@@ -161,12 +330,6 @@ def _needed(scenario: Scenario) -> frozenset[str]:
         if read <= kept:
             return kept
         kept |= read
-
-
-def _cost(scenarios: Sequence[Scenario], prices: Prices, kept: Collection[str]) -> float:
-    """Average cost of a run that follows these states and reads no others, with its part of the cost of making them."""
-    runs = sum(_run_cost(s, prices, kept) for s in scenarios) / len(scenarios)
-    return runs + prices.filling(kept) / RUNS_TO_EARN
 
 
 def _run_cost(scenario: Scenario, prices: Prices, kept: Collection[str]) -> float:

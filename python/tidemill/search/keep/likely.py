@@ -2,36 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
 from typing import TypeAlias
 
 from tidemill.cost.guesses import CHANGED_SHARE, GROWN_ROWS, HELD_CYCLES, LARGE_SHARE
 from tidemill.plan.change import SourceChange
+from tidemill.search.contract.choice import LEAST_ROWS, Circumstances
+from tidemill.search.contract.cycles import Rows
 from tidemill.search.contract.request import PlanRequest
 
 Changes: TypeAlias = Mapping[int, SourceChange]
+LEAST_CYCLES = 3
+"""Smallest number of ended cycles that tell what comes."""
+CASES = 3
+"""Largest number of cases that states are chosen for; rarer ones are left out."""
 
 
-def likely_changes(request: PlanRequest) -> list[Changes]:
-    """Likely changes of the sources from run to run, as cases of equal weight; none if no source ever changes.
+@dataclass(frozen=True, slots=True)
+class Likely:
+    """Likely changes of the sources in a run, with the share of runs that are like it.
 
-    The expected changes of a cycle, if they are known. Otherwise a fraction of each source, and the same of large ones
-    alone.
+    Attributes:
+        weight: that share.
+        changes: by source; where tables are small, they are taken to have grown.
+        grown: the factor by which all rows are taken to have grown.
     """
-    kinds, cycle = request.query.sources, request.cycle
-    sizes = {n: _size(s.rows, cycle.get(n)) for n, s in request.sources.items()}
-    grown = max(1.0, GROWN_ROWS / max(sizes.values(), default=GROWN_ROWS))
-    every = {n: _assumed(s, kinds[n].kind, cycle.get(n), sizes[n], grown) for n, s in request.sources.items()}
-    if not any(change.changed for change in every.values()):
-        return []
-    return [every, *([] if cycle else _large_alone(every))]
+
+    weight: float
+    changes: Changes
+    grown: float = 1.0
 
 
-def _size(rows: float | None, cycle: tuple[float, float] | None) -> float:
-    """Assumed rows of a source before it grows: its present rows, or those that a few cycles leave in it."""
-    left = HELD_CYCLES * (cycle[0] - cycle[1]) if cycle else 0.0
-    return max(GROWN_ROWS if rows is None else rows, left, 1.0)
+def likely_changes(request: PlanRequest) -> list[Likely]:
+    """Likely changes of the sources from run to run; none if no source ever changes.
+
+    The last cycles as they were, one case for each set of sources that changed together. EXPECT tells better, source
+    by source. If too few cycles have ended, a source of which nothing is expected changes by a fraction of its rows; if
+    nothing is expected of any, there are two cases of equal weight: all change, and only the large ones do.
+    """
+    cases = [(weight, _at(request, came)) for weight, came in _cases(request)]
+    grown = max(1.0, GROWN_ROWS / max((s for _, sizes in cases for s in sizes.values()), default=GROWN_ROWS))
+    found = []
+    for (weight, came), (_, sizes) in zip(_cases(request), cases, strict=True):
+        every = {n: _assumed(request, n, came.get(n), sizes[n], grown) for n in request.sources}
+        if any(change.changed for change in every.values()):
+            found.append(Likely(weight, every, grown))
+    if len(found) == 1 and not told(request):
+        found = [replace(found[0], changes=changes) for changes in (found[0].changes, *_large_alone(found[0].changes))]
+    return [replace(case, weight=case.weight / sum(c.weight for c in found)) for case in found]
+
+
+def circumstances(request: PlanRequest) -> Circumstances:
+    """The circumstances that this run would choose states for."""
+    arrivals = {request.query.sources[number].name: 0.0 for number in request.sources}
+    for likely in likely_changes(request):
+        for number, change in likely.changes.items():
+            rows = (change.inserts or 0.0) + (change.deletes or 0.0) if change.changed else 0.0
+            arrivals[request.query.sources[number].name] += likely.weight * rows / likely.grown
+    return replace(plain_circumstances(request), arrivals=arrivals, rows=_rows(request))
+
+
+def plain_circumstances(request: PlanRequest) -> Circumstances:
+    """The same without what comes."""
+    return Circumstances(request.packs, request.budget, request.settings.cost_model, may_be_full(request))
+
+
+def _rows(request: PlanRequest) -> dict[str, float]:
+    return {request.query.sources[n].name: s.rows for n, s in request.sources.items() if s.rows is not None}
+
+
+def choice_holds(request: PlanRequest) -> bool:
+    """True if the choice of the kept states holds for this run, or nobody knows what it was made for."""
+    return request.chosen is None or circumstances(request).like(request.chosen.made_for)
+
+
+def may_be_full(request: PlanRequest) -> bool:
+    """True if a likely run may be full because that is cheaper: where something tells what comes. A guess of what comes
+    is no reason to keep nothing."""
+    return request.policy == "AUTO" and request.settings.prefer is None and told(request)
+
+
+def told(request: PlanRequest) -> bool:
+    """True if something tells what comes: EXPECT, or the last cycles."""
+    return bool(request.cycle) or len(request.cycles) >= LEAST_CYCLES
+
+
+def _cases(request: PlanRequest) -> list[tuple[float, Mapping[int, Rows]]]:
+    """The cases by weight, each with what comes to a source as far as something tells it."""
+    if len(request.cycles) < LEAST_CYCLES:
+        return [(1.0, request.cycle)]
+    alike: dict[frozenset[int], list[Mapping[int, Rows | None]]] = defaultdict(list)
+    for cycle in request.cycles:
+        both = {**cycle, **request.cycle}
+        alike[frozenset(n for n, rows in both.items() if rows is None or sum(rows) >= LEAST_ROWS)].append(both)
+    some = sorted((some for changed, some in alike.items() if changed), key=len, reverse=True)[:CASES]
+    return [(float(len(cycles)), _medians(cycles)) for cycles in some] or [(1.0, _medians(alike[frozenset()]))]
+
+
+def _medians(cycles: Sequence[Mapping[int, Rows | None]]) -> dict[int, Rows]:
+    """The medians of what came to each source, where it was counted."""
+    known = {n: [rows for c in cycles if (rows := c.get(n)) is not None] for n in set().union(*cycles)}
+    return {n: (median(r[0] for r in rows), median(r[1] for r in rows)) for n, rows in known.items() if rows}
+
+
+def _at(request: PlanRequest, came: Mapping[int, Rows]) -> dict[int, float]:
+    """Assumed rows of each source before it grows: its present ones, or those that a few cycles leave in it."""
+    sizes = {}
+    for number, source in request.sources.items():
+        left = HELD_CYCLES * (came[number][0] - came[number][1]) if number in came else 0.0
+        sizes[number] = max(GROWN_ROWS if source.rows is None else source.rows, left, 1.0)
+    return sizes
 
 
 def _large_alone(changes: Changes) -> list[Changes]:
@@ -47,14 +130,18 @@ def _large_alone(changes: Changes) -> list[Changes]:
     return [{n: replace(s, changed=s.changed and n not in small) for n, s in changes.items()}] if small else []
 
 
-def _assumed(
-    source: SourceChange, kind: str, cycle: tuple[float, float] | None, size: float, grown: float
-) -> SourceChange:
-    """The assumed change of a source from run to run.
-
-    `cycle`: inserts and deletes, if they are expected; `grown`: the factor by which all sources are assumed to grow.
-    """
+def _assumed(request: PlanRequest, number: int, came: Rows | None, size: float, grown: float) -> SourceChange:
+    """The assumed change of a source from run to run. `came`: what is expected to come, if something tells it."""
     rows = size * grown
-    inserts, deletes = (n * grown for n in cycle) if cycle else (rows * CHANGED_SHARE, rows * CHANGED_SHARE)
-    changed = kind != "static" and inserts + deletes > 0
-    return replace(source, changed=changed, old_readable=True, reason=None, rows=rows, inserts=inserts, deletes=deletes)
+    share = rows * CHANGED_SHARE
+    inserts, deletes = (share, share) if came is None else (came[0] * grown, came[1] * grown)
+    changed = request.query.sources[number].kind != "static" and inserts + deletes >= LEAST_ROWS
+    return replace(
+        request.sources[number],
+        changed=changed,
+        old_readable=True,
+        reason=None,
+        rows=rows,
+        inserts=inserts,
+        deletes=deletes,
+    )

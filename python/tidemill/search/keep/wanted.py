@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
-from tidemill.cost.costing import CostModel
+from tidemill.cost.costing import CostModel, row_bytes
+from tidemill.cost.guesses import GROWTH, STORED_SHARE
 from tidemill.plan.change import SourceChange
 from tidemill.rule.engine import Budget
 from tidemill.search.choose.extract import Extractor
+from tidemill.search.contract.choice import Choice, Worth
 from tidemill.search.contract.request import PlanRequest
-from tidemill.search.keep.keeping import Prices, Scenario, read_by_likely_runs, worth_keeping, worth_ordering
-from tidemill.search.keep.likely import likely_changes
+from tidemill.search.keep.keeping import Prices, Room, Scenario, read_by_likely_runs, worth_keeping, worth_ordering
+from tidemill.search.keep.likely import Likely, circumstances, likely_changes, may_be_full
 from tidemill.search.space.seed import base
 from tidemill.search.space.space import Followed, Kept, Space, written_once
 from tidemill.tvr.form import SNAPSHOT, at
@@ -54,26 +57,36 @@ class Wanted:
     Attributes:
         names: their names.
         orders: by name the field that a base is worth ordering by.
+        choice: what they were chosen for, and what is known of all candidates.
     """
 
     names: frozenset[str] = frozenset()
     orders: Mapping[str, str] = field(default_factory=dict)
+    choice: Choice = field(default_factory=Choice)
 
 
-def wanted_states(planning: Planning) -> Wanted:
-    """The states to keep for likely changes."""
-    scenarios = [_scenario(planning, changes) for changes in likely_changes(planning.request)]
+def wanted_states(planning: Planning, there: Collection[str] = ()) -> Wanted:
+    """The states to keep for likely changes; those that are `there` need not be made."""
+    request = planning.request
+    made_for = circumstances(request)
+    scenarios = [_scenario(planning, likely) for likely in likely_changes(request)]
     if not scenarios:
-        return Wanted()
-    step = float(planning.model.save(0.0))
-    prices = Prices(lambda kept: _filling(planning, scenarios[0].space, kept, step), step)
-    names = _without_unread(scenarios, worth_keeping(scenarios, prices, planning.budget))
-    return Wanted(names, worth_ordering(scenarios, names, planning.model))
+        return Wanted(choice=Choice(made_for))
+    step, space = float(planning.model.save(0.0)), scenarios[0].space
+    sizes = _bytes(request, scenarios[0])
+    anew = partial(_filling, planning, space, step=step) if may_be_full(request) else None
+    prices = Prices(lambda kept: _making(planning, space, frozenset(kept) - frozenset(there), step, there), step, anew)
+    room = Room({name: worth.bytes for name, worth in sizes.items()}, request.budget)
+    found = worth_keeping(scenarios, prices, room, planning.budget)
+    names = _without_unread(scenarios, found.names)
+    worth = {name: replace(sizes[name], gain=gain) for name, gain in found.gains.items() if name in sizes}
+    choice = Choice(made_for, worth, found.curve)
+    return Wanted(names, worth_ordering(scenarios, names, planning.model), choice)
 
 
 def unread_states(planning: Planning, kept: Collection[str]) -> frozenset[str]:
     """The states among `kept` that no likely run reads while all of them are there."""
-    scenarios = [_scenario(planning, changes) for changes in likely_changes(planning.request)]
+    scenarios = [_scenario(planning, likely) for likely in likely_changes(planning.request)]
     return frozenset(kept) - read_by_likely_runs(scenarios, kept)
 
 
@@ -84,14 +97,50 @@ def _without_unread(scenarios: Sequence[Scenario], names: frozenset[str]) -> fro
     return names
 
 
-def _scenario(planning: Planning, changes: Mapping[int, SourceChange]) -> Scenario:
-    space = planning.space([changes], Kept(None))
-    return Scenario(space, lambda states, followed: planning.extractor(space, states=states, followed=followed))
+def _scenario(planning: Planning, likely: Likely) -> Scenario:
+    space = planning.space([likely.changes], Kept(None))
+
+    def choices(states: Collection[str], followed: Followed) -> Extractor:
+        return planning.extractor(space, states=states, followed=followed)
+
+    return Scenario(space, choices, likely.weight, likely.grown)
+
+
+def _bytes(request: PlanRequest, scenario: Scenario) -> dict[str, Worth]:
+    """The worth of each candidate, with its bytes on storage alone: by its own pieces if it has any, with room for the
+    next segments; by what an earlier run saw; else by its rows and their types."""
+    found, seen = dict[str, Worth](), request.chosen.worth if request.chosen is not None else {}
+    columns = scenario.space.memo.columns
+    for candidate in scenario.space.candidates:
+        name, pieces = candidate.name, request.pieces.get(candidate.name, ())
+        if pieces:
+            found[name] = Worth(GROWTH * sum(p.bytes for p in pieces), 0.0, measured=True)
+        elif name in seen and seen[name].measured:
+            found[name] = seen[name]
+        else:
+            rows = scenario.space.facts.kept.size(name) / scenario.grown
+            width = row_bytes(columns.type(column) for column, _, _ in candidate.scan.columns)
+            found[name] = Worth(rows * width * STORED_SHARE, 0.0)
+    return found
+
+
+def _making(planning: Planning, space: Space, names: Collection[str], step: float, there: Collection[str]) -> float:
+    """CPU milliseconds of making these states: in an initial load, which makes the content too, unless some are
+    `there`."""
+    if not there:
+        return _filling(planning, space, names, step)
+    written = _bases(space, names)
+    anew = planning.extractor(space, past=False, followed=written)
+    return anew.costs(anew.planned([*written.written], 0))[0] + step * len(written.written) if names else 0.0
 
 
 def _filling(planning: Planning, space: Space, kept: Collection[str], step: float) -> float:
     """CPU milliseconds of an initial load with these states; `step`: of a step that writes one, beside its rows."""
-    written = written_once((c.name, base(space.memo, c, space.now)) for c in space.candidates if c.name in kept)
+    written = _bases(space, kept)
     result = space.memo.form(space.root, at(SNAPSHOT, space.now))
     anew = planning.extractor(space, past=False, followed=written)
     return anew.costs(anew.planned([*written.written, result], 0))[0] + step * len(written.written)
+
+
+def _bases(space: Space, names: Collection[str]) -> Followed:
+    return written_once((c.name, base(space.memo, c, space.now)) for c in space.candidates if c.name in names)

@@ -35,7 +35,7 @@ def full(task: PlanningTask, reason: str, states: Collection[str] | None = None)
         run.base(candidate)
     run.result(task.told_from)
     rival = Alternative(RECOMPUTE, (RECOMPUTE,), (run.cost,))
-    return run.plan("FULL", reason, lambda: [rival], task.own_point, chosen=task.request.choice)
+    return run.plan("FULL", reason, lambda: [rival], task.own_point, chosen=task.choice)
 
 
 def rebuild(task: PlanningTask, reason: str) -> ExplainedPlan:
@@ -79,4 +79,4 @@ def rebuild(task: PlanningTask, reason: str) -> ExplainedPlan:
     run.result(task.told_from)
     task.compact(run, followed)
     kind: PlanKind = "INCREMENTAL" if read_by(run.steps) & {"changes", "state"} else "FULL"
-    return run.plan(kind, reason, tuple, task.own_point, chosen=task.request.choice)
+    return run.plan(kind, reason, tuple, task.own_point, chosen=task.choice)

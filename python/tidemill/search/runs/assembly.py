@@ -32,6 +32,7 @@ from tidemill.search.choose.chosen import Chosen
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.choose.settle import PlannedRun
 from tidemill.search.choose.sharing import Shared
+from tidemill.search.contract.choice import Choice
 from tidemill.search.contract.run_kinds import Mode, PlanKind
 from tidemill.search.contract.run_plan import StateSpec, Step, Volume
 from tidemill.search.contract.stored import KeyedRead, Layout
@@ -350,7 +351,7 @@ class Assembly:
         rivals: Callable[[], Sequence[Alternative]],
         points: Sequence[PlannedPoint],
         schedule: Shared | None = None,
-        chosen: frozenset[str] | None = None,
+        chosen: Choice | None = None,
     ) -> ExplainedPlan:
         """The plan of the run with the present steps; `chosen` as in `RunPlan`, other arguments as in `Explanation`."""
         return ExplainedPlan(

@@ -10,6 +10,8 @@ from tidemill.plan.change import SourceChange
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.choose.planned import Planned
 from tidemill.search.choose.sharing import Start, share
+from tidemill.search.contract.choice import Choice
+from tidemill.search.contract.run_kinds import GRADUAL
 from tidemill.search.contract.run_plan import COST, read_by, states_needed
 from tidemill.search.runs.anew import full
 from tidemill.search.runs.assembly import Assembly
@@ -45,7 +47,7 @@ class IncrementalPlanner:
         amounts to that, the cheapest plan without `recompute` represents the incremental side.
         """
         space = self.task.space(self.request.steps, self.task.kept())
-        if self.request.policy in {"INCREMENTAL", "STRICT"} and not self.request.lost:
+        if self.request.policy in GRADUAL and space.changed and not self.request.lost:
             self._check_rules(space)
         self._look_for_states(space)
         plan = self._cheapest_change(space)
@@ -78,14 +80,14 @@ class IncrementalPlanner:
         A run with other packs than those that the states were chosen for does not judge them, nor does one that runs
         without output have prepared: theirs are other plans.
         """
-        judges = self.chosen == self.request.choice
+        judges = self.chosen is not None and self.chosen.packs == self.request.packs
         if self.anew or self.request.between or not judges or not (unread := self.states - states_needed(plan.steps)):
             return frozenset()
         return unread & self.task.unread(self.states)
 
     def _all_anew(self) -> ExplainedPlan:
         """A full plan that makes the existing states; it gives the cost of a full run without a choice of states."""
-        return full(self.task, COST, None if self.chosen is None else self.request.states | self.anew)
+        return full(self.task, COST, None if self.chosen is None else self.states | self.anew)
 
     def _cheaper(self, plan: ExplainedPlan) -> ExplainedPlan:
         """The cheaper of the incremental and the full plan, by their estimates and by what earlier runs took."""
@@ -113,18 +115,30 @@ class IncrementalPlanner:
 
         Besides states that cannot be read, states without a candidate of their name are lost: the query's text or the
         naming of states has changed. So are states that an earlier run gave up or did not make because it had fewer
-        packs than this one. The states now worth keeping are made in their place.
+        packs than this one. The states now worth keeping are made in their place. Where states were chosen for other
+        circumstances, they are chosen anew: what pays is made, and what does not is followed no longer.
         """
         request = self.request
         self.anew, missing = request.lost, request.lost
         unknown = request.states - {c.name for c in space.candidates}
-        given_up = request.chosen is not None and not request.choice <= request.chosen
-        if unknown or given_up:
-            wanted = self.task.worth_keeping() - request.states
-            self.anew |= wanted
-            missing |= unknown | (wanted if given_up else frozenset())
-            self.chosen = request.choice
+        given_up = request.chosen is not None and not request.packs <= request.chosen.packs
+        if unknown or not self.task.holds:
+            wanted = self.task.worth_keeping(request.states - unknown)
+            new = wanted - request.states
+            self.anew |= new
+            missing |= unknown | (new if given_up else frozenset())
+            if not given_up:
+                self.states &= wanted
+                self._tell(space, new)
+            self.chosen = self.task.choice
         self.lost = f"STATE_LOST: {', '.join(sorted(missing))}" if missing else None
+
+    def _tell(self, space: Space, new: frozenset[str]) -> None:
+        """Tells readers of the memo's events that the states were chosen anew, if others are kept now."""
+        dropped = self.request.states - self.states
+        if new or dropped:
+            made, gone = (", ".join(sorted(names)) or "none" for names in (new, dropped))
+            space.memo.emit("dropped", "", 0, f"states chosen anew; made: {made}; no longer followed: {gone}")
 
     def _check_rules(self, space: Space) -> None:
         """Raises an error if nothing but `recompute` computes the change of an operator, even with every state kept.
@@ -140,6 +154,26 @@ class IncrementalPlanner:
         if not self._computes(every):
             operator, _, reason = unable(every, self.task.without_recompute(every), self._packs).partition(": ")
             raise TidemillError("TIDEMILL_NOT_INCREMENTAL", {"operator": operator, "reason": reason})
+        if self.request.budget is not None and not self._computes(self._with_states(space)):
+            raise TidemillError("TIDEMILL_NOT_INCREMENTAL", self._without_room(space))
+
+    def _with_states(self, space: Space) -> Space:
+        """The space as if every source could be read, with the states that are there."""
+        gone = any(source.changed and not source.old_readable for source in self.request.sources.values())
+        return self.task.space([self._as_if_kept()], self.task.kept()) if gone else space
+
+    def _without_room(self, space: Space) -> dict[str, str]:
+        """The operator whose change nothing computes within the budget, and the bytes of the states that would."""
+        self.task.worth_keeping(self.request.states)
+        missed = {name: w for name, w in self.task.choice.worth.items() if name not in self.request.states}
+        needed = [name for name, w in missed.items() if w.gain is None] or list(missed)
+        operator = unable(space, self.task.without_recompute(space), self._packs).partition(": ")[0]
+        least = min((missed[name].bytes for name in needed), default=None)
+        held = "states" if least is None else f"a state of about {least:.0f} bytes"
+        return {
+            "operator": operator,
+            "reason": f"its change needs {held}, which STATE BUDGET of {self.request.budget} bytes does not hold",
+        }
 
     @property
     def _packs(self) -> frozenset[str]:
@@ -192,14 +226,14 @@ class IncrementalPlanner:
         if space.changed and extractor.best(space.change) is None:
             return None
         if self.anew:
-            self._share(run, extractor, (*space.followed(self.request.states).written, space.change))
+            self._share(run, extractor, (*space.followed(self.states).written, space.change))
         run.once(demands, lambda group: [run.advance(c) for c in space.named(followed.written[group])])
         follow = [c for c in space.candidates if c.name in self.states]
         kept = [c for c in follow if run.advance(c)]
         run.delta(space.change)
         self.task.compact(run, kept)
         # A state that cannot follow this change, or be made, is given up. A later run with other packs makes it anew.
-        chosen = self.chosen if all(made) and len(kept) == len(follow) else frozenset()
+        chosen = self.chosen if all(made) and len(kept) == len(follow) else Choice()
         return run.plan("INCREMENTAL", self.lost, lambda: self._alternatives(space), self.task.own_point, chosen=chosen)
 
     def _alone(self, space: Space, pack: str, followed: Followed, best: Extractor) -> Start:

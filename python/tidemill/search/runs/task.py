@@ -19,10 +19,12 @@ from tidemill.search.choose.extract import Extractor
 from tidemill.search.choose.planned import Planned
 from tidemill.search.choose.settle import Place, PlannedRun
 from tidemill.search.choose.sharing import Shared, Start, TimeLimit, cheapest
+from tidemill.search.contract.choice import Choice
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.contract.run_plan import states_read
 from tidemill.search.contract.stored import Piece
 from tidemill.search.keep.compaction import compaction_of
+from tidemill.search.keep.likely import choice_holds, plain_circumstances
 from tidemill.search.keep.wanted import unread_states, wanted_states
 from tidemill.search.runs.applying import handling
 from tidemill.search.runs.assembly import Assembly
@@ -46,6 +48,8 @@ class PlanningTask:
         self.budget = Budget(seconds=request.settings.time_limit)
         self._lying = {name: piece.order for name, piece in _bases(request) if piece.order is not None}
         self._orders: Mapping[str, str] = self._lying
+        self.choice = Choice(plain_circumstances(request))
+        """The choice of states that this call has made; before, one that knows only what it may use."""
         self._started = time.monotonic()
         self._cut_off = False
 
@@ -188,11 +192,18 @@ class PlanningTask:
             if compaction is not None:
                 run.compact(candidate, compaction, last=bool(self.request.between))
 
-    def worth_keeping(self) -> frozenset[str]:
-        """Names of the states to keep for likely changes; new bases are written in the orders worth having."""
-        wanted = wanted_states(self)
+    def worth_keeping(self, there: Collection[str] = ()) -> frozenset[str]:
+        """Names of the states to keep for likely changes; new bases are written in the orders worth having. Those that
+        are `there` need not be made."""
+        wanted = wanted_states(self, there)
         self._orders = {**wanted.orders, **self._lying}
+        self.choice = wanted.choice
         return wanted.names
+
+    @property
+    def holds(self) -> bool:
+        """True if the choice of the kept states still holds."""
+        return choice_holds(self.request)
 
     def unread(self, names: Collection[str]) -> frozenset[str]:
         """Returns those of these states that no likely run reads."""

@@ -21,6 +21,7 @@ from tidemill.recent import Recent
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.contract.run_plan import RunPlan
 from tidemill.search.keep.compaction import may_compact
+from tidemill.search.keep.likely import choice_holds
 
 OFF = 2.0
 """Largest factor between a size and the one that was planned for."""
@@ -39,27 +40,30 @@ PlanSearch: TypeAlias = Callable[[PlanRequest], RunPlan]
 
 @dataclass
 class PlanCache:
-    """Plans by the requests they were made for. Thread-safe; two threads may search for the same plan at once."""
+    """Plans by the requests they were made for, each with whether it kept the choice of states as it was.
 
-    _known: Recent[str, tuple[RequestSizes, RunPlan]] = field(default_factory=lambda: Recent(PLANS))
+    Thread-safe; two threads may search for the same plan at once.
+    """
+
+    _known: Recent[str, tuple[RequestSizes, RunPlan, bool]] = field(default_factory=lambda: Recent(PLANS))
 
     def plan(self, request: PlanRequest, search: PlanSearch) -> RunPlan:
         """The plan of a run: that of an earlier similar run, or what `search` finds.
 
         Raises: what `search` does.
         """
-        if request.ahead or request.between or may_compact(request, {}):
+        if request.ahead or request.between or may_compact(request, {}) or not choice_holds(request):
             return search(request)  # the plan of such a run is about this very moment
         kind, sizes = _kind(request), dict(_sizes(request))
         known = self._known.get(kind)
         if known is not None and _near(known[0], sizes) and not may_compact(request, known[1].asked):
             again = _weighed(known[1], request)
             if again is not None:
-                return again
+                return replace(again, chosen=request.chosen) if known[2] else again
         found = search(request)
         if any(step.mode == "compact" for step in found.steps):
             return found
-        self._known.put(kind, (sizes, found))
+        self._known.put(kind, (sizes, found, found.chosen == request.chosen))
         return found
 
 
@@ -67,7 +71,7 @@ def _kind(request: PlanRequest) -> str:
     """A name for everything in a request but its sizes."""
     model = cost_model(request.settings.cost_model, request.settings.cost_constants)
     told = {f.name: getattr(request, f.name) for f in fields(request)}
-    for name in ("query", "sources", "pieces", "rows", "held_rows", "past", "measured"):
+    for name in ("query", "sources", "pieces", "rows", "held_rows", "past", "measured", "cycles", "chosen"):
         del told[name]
     told |= {
         "query": _without_sizes(request.query),
@@ -76,6 +80,7 @@ def _kind(request: PlanRequest) -> str:
         "rows": request.rows is None,
         "layout": request.layout and (request.layout.keys, request.layout.marks, request.layout.merged > 0),
         "model": model,
+        "chosen": None if request.chosen is None else request.chosen.packs,
         "past": request.policy != "AUTO" and bool(request.past.of({"FULL"})),
     }
     return sha256("\n".join(f"{name}: {_text(told[name])}" for name in sorted(told)).encode()).hexdigest()
