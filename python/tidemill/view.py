@@ -36,6 +36,7 @@ def create_incremental_view(
     partitioned_by: Sequence[str] = (),
     location: str | None = None,
     properties: Mapping[str, str] | None = None,
+    state_budget: str | int | None = None,
     expect: Sequence[Expectation] = (),
     policy: str = "AUTO",
     deferred: bool = False,
@@ -46,8 +47,8 @@ def create_incremental_view(
 
     `name` is SQL: possibly qualified, back-quoted where needed. `columns`: names, or pairs of name and comment.
     `schedule`: points made by `at`, `every`, `cron`, `on_change`, `at_progress` and `on_demand`; one of the last by
-    default. `format`: 'parquet' (default) or 'delta'. `expect`: expectations made by `expected` and `complete`.
-    `policy`: 'AUTO', 'INCREMENTAL', 'STRICT' or 'FULL'. `deferred`: the first refresh loads the view, not CREATE.
+    default. `format`: 'parquet' (default) or 'delta'. `state_budget`: what kept states may take on storage, in bytes or
+    as Spark writes sizes ('2GB'). `expect`: expectations made by `expected` and `complete`. `policy`: 'AUTO', 'INCREMENTAL', 'STRICT' or 'FULL'. `deferred`: the first refresh loads the view, not CREATE.
     `or_replace`: a view of that name gets this query. Raises what the statement raises.
     """
     chosen = one_of(POLICIES, policy.upper(), "policy")
@@ -62,6 +63,7 @@ def create_incremental_view(
         partitioned_by=tuple(partitioned_by),
         location=location,
         properties=tuple((properties or {}).items()),
+        state_budget=None if state_budget is None else str(state_budget),
         expect=tuple(expect),
         policy=chosen,
         deferred=deferred,
@@ -226,6 +228,7 @@ class IncrementalView:
         query: str | None = None,
         *,
         schedule: Sequence[Point] | None = None,
+        state_budget: str | int | None = None,
         expect: Sequence[Expectation] | None = None,
         policy: str | None = None,
         comment: str | None = None,
@@ -241,6 +244,8 @@ class IncrementalView:
             self._alter(f"AS {query}")
         if schedule is not None:
             self._alter(f"SET SCHEDULE ({schedule_text(schedule)})")
+        if state_budget is not None:
+            self._alter(f"SET STATE BUDGET {string_text(str(state_budget))}")
         if expect is not None:
             self._alter(f"SET EXPECT ({expect_text(expect)})")
         if policy is not None:
@@ -271,6 +276,7 @@ class IncrementalView:
         format: str | None = None,  # noqa: A002  # as DataFrameWriter.format
         partitioned_by: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
+        state_budget: str | int | None = None,
         expect: Sequence[Expectation] = (),
         policy: str = "AUTO",
     ) -> None:
@@ -289,6 +295,7 @@ class IncrementalView:
             format=format,
             partitioned_by=partitioned_by,
             properties=properties,
+            state_budget=state_budget,
             expect=expect,
             policy=policy,
             or_replace=True,

@@ -29,6 +29,8 @@ from tests.faults.checks import check
 from tests.faults.processes import session
 
 SCHEDULE = "SCHEDULE (ON DEMAND)"
+BUDGET = 5_000
+"""Bytes: a base and a segment or two."""
 # What a statement may answer when another one was there first.
 LOST_A_RACE = {"TIDEMILL_CONCURRENT_REFRESH", "TIDEMILL_UPSTREAM_FAILED"}
 
@@ -68,7 +70,7 @@ class World:
         return {
             "a": f"{place} {SCHEDULE}",
             "b": f"USING delta PARTITIONED BY (k) {place} {SCHEDULE}",
-            "u": f"{place} {SCHEDULE}",
+            "u": f"{place} {SCHEDULE} STATE BUDGET '{BUDGET}'",
             "w": SCHEDULE,
         }[view]
 
@@ -177,6 +179,10 @@ class Driver:
             for answer in self.journal.done("refresh", view):
                 if answer.get("run") is not None:
                     assert rows.get(answer["run"]) == answer["started_at"], (view, answer)
+        if view == "u":
+            assert all(
+                r.state_bytes <= BUDGET for r in self.spark.sql("SHOW REFRESHES IN u").collect() if r.run is not None
+            )
         if view == "b":
             text = self.spark.sql("SHOW CREATE INCREMENTAL VIEW b").collect()[0][0]
             said = int(text.split("number ")[1].split("'")[0]) if "number " in text else -1

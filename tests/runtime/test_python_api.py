@@ -25,6 +25,7 @@ def test_the_life_of_a_view(spark: SparkSession, events: str, oracle: Oracle) ->
     view.alter(
         "SELECT k, v, s FROM events",
         schedule=[tidemill.at("14:00", cost=0.5, output=False), tidemill.on_demand()],
+        state_budget="8MB",
         expect=[tidemill.expected("events", 5)],
         policy="auto",
         comment="it's events",
@@ -34,6 +35,7 @@ def test_the_life_of_a_view(spark: SparkSession, events: str, oracle: Oracle) ->
     made = view.showCreate()
     for part in (
         "SCHEDULE (AT '14:00' COST 0.5 NO OUTPUT, ON DEMAND)",
+        "STATE BUDGET '8MB'",
         "EXPECT (events 5 ROWS",
         "'a.b' = '1'",
         "s FROM",
@@ -49,7 +51,7 @@ def test_the_life_of_a_view(spark: SparkSession, events: str, oracle: Oracle) ->
     assert repr(view) == "IncrementalView(w)"
     view.refresh(full=True)
     assert view.vacuum(0, dry_run=True) == view.vacuum(0) != []
-    view.replace("SELECT max(k) AS top FROM events", policy="FULL", columns=["most"])
+    view.replace("SELECT max(k) AS top FROM events", policy="FULL", columns=["most"], state_budget=0)
     assert view.toDF().columns == ["most"]
     assert view.refresh(full=True).reason == "REQUESTED"
     view.drop()

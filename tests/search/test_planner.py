@@ -252,6 +252,24 @@ def test_a_full_run_is_weighed_without_choosing_states_for_it() -> None:
     assert re.fullmatch(r"COST: full \d+ ms, incremental \d+ ms", large.reason or "")
 
 
+def test_states_that_do_not_pay_are_given_up() -> None:
+    """By what incremental runs took, beside what a full run without states would."""
+    first = planned(SUMS, first=True)
+    states = frozenset(s.name for s in first.states)
+    bare = planned(SUMS, policy="FULL", full_reason="POLICY").estimated
+    kept = planned(SUMS, states=states, chosen=first.chosen)
+    assert kept.kind == "INCREMENTAL"
+    assert kept.stateless == pytest.approx(bare)
+    for took, given_up in ((1.5, False), (2.5, True)):
+        past = Past([PastRun("INCREMENTAL", took * bare, took * bare)] * 3)
+        plan = planned(SUMS, states=states, chosen=first.chosen, past=past)
+        assert ((plan.kind, plan.states) == ("FULL", ())) == given_up
+    # They are not made again as long as nothing else changes.
+    after = planned(SUMS, chosen=plan.chosen, past=past)
+    assert after.states == ()
+    assert planned(SUMS, policy="INCREMENTAL", states=states, chosen=first.chosen, past=past).states == first.states
+
+
 def test_a_preferred_pack_and_the_policy_full_choose_for_themselves() -> None:
     (kept,) = planned(SUMS, first=True).states
     prefer = PlannerSettings(prefer="recompute")

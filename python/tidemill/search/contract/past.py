@@ -24,6 +24,8 @@ SURE = 2
 """Smallest number of comparable runs of each kind after which their costs are compared as they are."""
 NEAR = 0.95
 """Largest cost of a full run that is preferred for sure, as a share of that of an incremental one."""
+HALF = 0.5
+"""Largest cost of a full run without states, as a share of incremental runs, for which the states are given up."""
 NO_DIFFERENCE = 5.0
 """CPU milliseconds that make no difference, at whatever size."""
 REMEMBERED = 16
@@ -95,6 +97,19 @@ class Past:
         shared = sqrt(next(iter(ratios.values()))) if len(ratios) == 1 else 1.0
         full, incremental = full * ratios.get("FULL", shared), incremental * ratios.get("INCREMENTAL", shared)
         return Comparison("FULL" if full < incremental - noise else "INCREMENTAL", full, incremental, frozenset(ratios))
+
+    def unpaid(self, bare: float, noise: float) -> bool:
+        """True if the view's states do not pay at its present size: its last incremental runs took at least twice what
+        a full run that keeps none would, by its estimate `bare`, and more by `noise`.
+
+        >>> slow = Past([PastRun("INCREMENTAL", 200, 210)] * 3)
+        >>> slow.unpaid(50, 100), slow.unpaid(150, 100), Past(slow.runs[:2]).unpaid(50, 100)
+        (True, False, False)
+        """
+        took = [run.measured for run in self.runs if run.kind == "INCREMENTAL" and not run.cold][:LATEST]
+        full = [run.measured / run.estimated for run in self.runs if run.kind == "FULL" and run.estimated > 0][:LATEST]
+        likely = bare * max(1.0, median(full)) if full else bare
+        return len(took) > SURE and median(took) > max(likely / HALF, likely + noise)
 
     def _counting(self, estimates: dict[Way, float]) -> dict[Way, list[PastRun]]:
         """Of each kind the latest runs with estimates like this one: warm ones, or cold ones if both kinds have these

@@ -102,6 +102,7 @@ class RunPlan:
         behind: names of the states that the run does not follow; they stay at their moment.
         chosen: the choice of the kept states; None for a run without output, which chooses none.
         compared: estimates of a full and of an incremental run, if the two were compared.
+        stateless: estimate of a full run that keeps no states, if this one was compared with it; None else.
         rejected: likely CPU milliseconds of the alternative that the plan was compared with, if comparable runs were
             measured.
         asked: its reads of states by few keys, by the states' names.
@@ -120,6 +121,7 @@ class RunPlan:
     behind: frozenset[str]
     chosen: Choice | None
     compared: tuple[float, float] | None = None
+    stateless: float | None = None
     rejected: float | None = None
     asked: Mapping[str, KeyedRead] = field(default_factory=dict)
     applying: float = 0.0

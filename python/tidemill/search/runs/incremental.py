@@ -13,6 +13,7 @@ from tidemill.search.choose.sharing import Start, share
 from tidemill.search.contract.choice import Choice
 from tidemill.search.contract.run_kinds import GRADUAL
 from tidemill.search.contract.run_plan import COST, read_by, states_needed
+from tidemill.search.keep.likely import circumstances
 from tidemill.search.runs.anew import full
 from tidemill.search.runs.assembly import Assembly
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan
@@ -90,8 +91,16 @@ class IncrementalPlanner:
         return full(self.task, COST, None if self.chosen is None else self.states | self.anew)
 
     def _cheaper(self, plan: ExplainedPlan) -> ExplainedPlan:
-        """The cheaper of the incremental and the full plan, by their estimates and by what earlier runs took."""
+        """The cheaper of the incremental and the full plan, by their estimates and by what earlier runs took.
+
+        States that do not pay are given up, by a full run without them.
+        """
         estimates = self._all_anew().estimated, plan.estimated
+        bare = full(self.task, self.lost or COST, frozenset()) if plan.states and not self.request.between else None
+        if bare is not None and self.request.past.unpaid(bare.estimated, self.task.model.noise):
+            plan.explanation.space.memo.emit("dropped", "", 0, "all states: full runs without them cost half as much")
+            worth = self.request.chosen.worth if self.request.chosen is not None else {}
+            return replace(bare, chosen=Choice(circumstances(self.request), worth))
         found = self.request.past.compare(*estimates, self.task.model.noise)
         costs = sorted((("FULL", found.full), ("INCREMENTAL", found.incremental)), key=lambda c: c[0] != found.way)
         told = " rather than ".join(f"{way} {cost:.3f} ms" for way, cost in costs)
@@ -99,7 +108,8 @@ class IncrementalPlanner:
         if found.way == "FULL":
             rival = full(self.task, self.lost or COST)
             plan = replace(rival, explanation=replace(rival.explanation, rivals=plan.explanation.rivals))
-        return replace(plan, compared=estimates).weighed(found, self.task.model)
+        plan = replace(plan, compared=estimates, stateless=None if bare is None else bare.estimated)
+        return plan.weighed(found, self.task.model)
 
     def _beside_full(self, plan: ExplainedPlan) -> ExplainedPlan:
         """A plan without alternative; if full runs were measured, it records the likely cost of one."""
