@@ -47,9 +47,9 @@ def create_incremental_view(
 
     `name` is SQL: possibly qualified, back-quoted where needed. `columns`: names, or pairs of name and comment.
     `schedule`: points made by `at`, `every`, `cron`, `on_change`, `at_progress` and `on_demand`; one of the last by
-    default. `format`: 'parquet' (default) or 'delta'. `state_budget`: for what kept states take on storage, in bytes or as
-    Spark writes sizes ('2GB'). `expect`: expectations made by `expected` and `complete`. `policy`: 'AUTO', 'INCREMENTAL',
-    'STRICT' or 'FULL'. `deferred`: the first refresh loads the view, not CREATE.
+    default. `format`: 'parquet' (default) or 'delta'. `state_budget`: for what kept states take on storage, in bytes
+    or as Spark writes sizes ('2GB'). `expect`: expectations made by `expected` and `complete`. `policy`: 'AUTO',
+    'INCREMENTAL', 'STRICT' or 'FULL'. `deferred`: the first refresh loads the view, not CREATE.
     `or_replace`: a view of that name gets this query. Raises what the statement raises.
     """
     chosen = one_of(POLICIES, policy.upper(), "policy")

@@ -52,6 +52,9 @@ from tidemill.tvr.form import DELTA, SNAPSHOT, Form
 
 STORED_ROWS = 200_000
 """Rows that every piece of a state claims to have."""
+PIECE_BYTES = 10 * STORED_ROWS
+ARRIVALS = ((0.0, 0.0), (50.0, 0.0), (5e4, 5e4), (5e6, 5e6))
+BUDGETS = (None, 0, PIECE_BYTES, 4 * PIECE_BYTES, 40 * PIECE_BYTES)
 
 
 @dataclass
@@ -83,6 +86,8 @@ class View:
         self.past: list[PastRun] = []
         self.first = True
         self.chosen: Choice | None = None
+        self.cycle: dict[int, tuple[float, float]] = {}
+        self.budget: int | None = None
         self.lost: frozenset[str] = frozenset()
         self.refill: str | None = None
         request = self._request(first=True)
@@ -186,7 +191,10 @@ class View:
             packs = frozenset(pack for pack in PACKS if self.dice.random() < 0.5)
         settings = PlannerSettings(packs=packs, prefer=self.mode.prefer, cost_model=self.mode.model, time_limit=60)
         states = frozenset(self.states)
-        piece = Piece(1, STORED_ROWS, STORED_ROWS, 1)
+        piece = Piece(1, STORED_ROWS, STORED_ROWS, 1, bytes=PIECE_BYTES)
+        if self.mode.wavers and self.dice.random() < self.mode.wavers:
+            self.cycle = {n: self.dice.choice(ARRIVALS) for n in sources if self.dice.random() < 0.7}
+            self.budget = self.dice.choice(BUDGETS)
         based = {n: replace(piece, order=self._order(n)) for n in self.states}
         anew = not first and not ahead and self.dice.random() < self.mode.anew
         return PlanRequest(
@@ -199,6 +207,8 @@ class View:
             settings=settings,
             lost=self.lost,
             chosen=Choice() if anew else self.chosen,
+            cycle=self.cycle,
+            budget=self.budget,
             refill=self.refill,
             pieces={n: [based[n], *[piece] * (len(kept) - 1)] for n, kept in self.states.items()},
             between=tuple(self._sources([feed]) for feed in feeds) if len(feeds) > 1 else (),

@@ -41,6 +41,8 @@ class Mode:
     """How often a state, or the content, is gone when a run begins."""
     anew: float = 0.0
     """How often a run chooses its states anew, as after one that might not use every pack."""
+    wavers: float = 0.0
+    """How often what is said of arrivals, and how much states may take, is something else than at the run before."""
     fewer: float = 0.0
     """How often a run may use only some of the packs."""
     timed: bool = False

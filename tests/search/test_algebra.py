@@ -42,6 +42,7 @@ MODES = st.builds(
     lose=st.sampled_from([0.0, 0.0, 0.5]),
     anew=st.sampled_from([0.0, 0.0, 0.5]),
     fewer=st.sampled_from([0.0, 0.5]),
+    wavers=st.sampled_from([0.0, 0.5]),
     timed=st.sampled_from([False, True]),
     tells=st.sampled_from([0.0, 1.0]),
     policy=st.sampled_from(["AUTO", "AUTO", "AUTO", "FULL"]),
