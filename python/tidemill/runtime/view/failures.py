@@ -19,6 +19,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
+from tidemill.runtime.storage import beside
 from tidemill.runtime.storage.files import Files, child
 from tidemill.runtime.storage.small import readable
 from tidemill.runtime.view.definition import VIEW_FILE
@@ -47,9 +48,7 @@ def note(view: View, row: RunRow) -> None:
             return
         rows = [{"id": view.definition.id, **row.to_json()}, *_stored(text)]
         files.write(child(location, FILE), _text(rows[:MOST]))
-        if not files.exists(child(location, VIEW_FILE)):  # dropped meanwhile: nothing may stand in the way of a CREATE
-            files.delete([child(location, FILE)])
-            files.delete_empty([child(location, "_tidemill"), location])
+        beside.take_back_if_gone(files, location, VIEW_FILE, FILE)
 
 
 def noted(view: View) -> list[RunRow]:
