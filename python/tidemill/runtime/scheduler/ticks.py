@@ -135,11 +135,13 @@ class Ticks:
 
     def _due(self, now: float) -> list[tuple[Seen, Firing]]:
         found = []
-        for seen in self._roster.look():
+        present = self._roster.look()
+        marks = agendas.present_marks(self._jvm, present)
+        for seen in present:
             if self._waiting.get(seen.location, 0.0) > time.monotonic():
                 continue
             try:
-                looked = agendas.of(self._jvm, seen, self._clock)
+                looked = agendas.of(self._jvm, seen, self._clock, marks)
             except (TidemillError, JvmFailure) as failure:
                 self._failed(seen, _unknown(seen), failure)
                 continue
