@@ -38,6 +38,7 @@ SUITES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "graphs": ("tests/system/test_view_graphs.py", {}),
     "operators": ("tests/system/test_operators.py", {}),
     "codec": ("tests/bridge/test_codec.py", {"TIDEMILL_QUERIES": "all"}),
+    "schedules": ("tests/scheduler/months", {}),
     "sources": ("tests/system/test_sources.py tests/system/test_file_sources.py", {}),
     "delta sources": ("tests/system/test_delta_sources.py tests/system/test_schema_changes.py", {}),
     "hostile": ("tests/system/test_hostile_names.py", {}),

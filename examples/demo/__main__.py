@@ -11,7 +11,7 @@ from pyspark.sql import Row, SparkSession
 from rich.console import Console
 
 from benchmarks import changes, texts
-from examples.demo import report, running_example, world
+from examples.demo import day, report, running_example, world
 from tidemill.calibrate.measure import Measure, Measured
 
 QUERIES = {name: texts.standard("tpch")[name] for name in ("q01", "q03", "q05", "q10")}
@@ -39,6 +39,7 @@ def main() -> int:
         report.heading(out, "Load", f"TPC-H, scale {world.SCALE:g}, as Delta tables with change data feed.")
         world.load(spark)
         right = running_example.run(spark, out)
+        right = day.run(spark, out) and right
         create_views(spark, out)
         for number, (title, detail, change) in enumerate(ROUNDS, start=1):
             report.heading(out, f"Round {number}: {title}", detail)

@@ -112,6 +112,11 @@ def test_cron_by_the_hour_goes_through_both_hours() -> None:
     ]
 
 
+def test_cron_right_before_its_instant() -> None:
+    instant = seconds("2026-03-02T02:05")
+    assert next_instant(Cron("5 2 * * *"), instant - 2e-7, UTC, 0.0) == instant
+
+
 def test_an_interval_counts_from_its_anchor() -> None:
     day = Every(1, "DAYS")
     assert next_instant(day, 50.0, UTC, 1000.0) == 1000.0 + 86400

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import io
 
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from examples.demo import day
 from tests.system.conftest import World
 
 STATUS = "SELECT sales.o_id, cat, price, cost FROM sales LEFT OUTER JOIN returns ON sales.o_id = returns.o_id"
@@ -52,3 +57,25 @@ def test_the_papers_contents(world: World, feed: bool) -> None:
     world.refresh(summary)
     assert world.rows(f"SELECT cat, gross FROM {summary}") == [("c1", 80)]
     world.refresh(status)
+
+
+@pytest.mark.slow
+def test_the_demos_day(spark: SparkSession, db: str) -> None:
+    spark.sql("CREATE TABLE sales (o_id STRING, cat STRING, price BIGINT) USING delta")
+    spark.sql("INSERT INTO sales VALUES ('o1', 'c1', 100), ('o2', 'c2', 150)")
+    out = io.StringIO()
+    assert day.run(spark, Console(file=out, width=118))
+    lines = [line.split() for line in out.getvalue().splitlines() if line[2:3] == ":"]
+    found = {
+        who: [line[0] for line in lines if line[1] == who and "nothing" not in line] for who in (*day.VIEWS, "sales")
+    }
+    assert found == {
+        "board": ["09:00", "15:00", "21:00"],
+        "alerts": ["07:30", "12:40", "19:10"],
+        "daily": ["14:00", "00:00"],
+        "morning": ["09:00"],
+        "sales": ["07:30", "12:40", "19:10"],
+    }
+    assert [line[0] for line in lines if line[1] == "board" and "nothing" in line] == [
+        *("03:00", "06:00", "12:00", "18:00", "00:00"),
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tidemill.bridge.jvm import Jvm
@@ -9,6 +10,7 @@ from tidemill.runtime.scheduler import watch
 from tidemill.runtime.scheduler.clock import Clock
 from tidemill.runtime.scheduler.due import Agenda
 from tidemill.runtime.scheduler.roster import Seen
+from tidemill.runtime.scheduler.watch import Marks
 from tidemill.runtime.view.arrivals import TIME_ZONE, Outlook, zone_of
 from tidemill.runtime.view.fired import NOTHING_FIRED
 from tidemill.runtime.view.notes import Note
@@ -44,21 +46,28 @@ def by_clock(view: View, note: Note, clock: Clock) -> Agenda:
     )
 
 
-def of(jvm: Jvm, seen: Seen, clock: Clock) -> Looked:
-    """Returns the agenda of a view as it was last seen. Positions are asked for only if a point waits for them."""
+def present_marks(jvm: Jvm, seen: Iterable[Seen]) -> Marks:
+    """Returns the marks of the tables that points of these views wait for, by one look at each table."""
+    waiting = (s.view for s in seen if not s.view.definition.suspended)
+    return watch.present_marks(jvm, (v for v in waiting if watch.needs_positions(v.definition.create.schedule)))
+
+
+def of(jvm: Jvm, seen: Seen, clock: Clock, marks: Marks) -> Looked:
+    """Returns the agenda of a view as it was last seen. Positions are asked for only if a point waits for them, and
+    `marks` does not tell that nothing has come."""
     agenda, now = by_clock(seen.view, seen.note, clock), clock.now()
     waits = agenda.suspended or (agenda.held is not None and now < agenda.held)
     if waits or not watch.needs_positions(agenda.schedule):
         return Looked(agenda, {})
-    found = watch.look(jvm, seen.view, seen.note)
-    marks = {w.name: w.position for w in found}
+    found = watch.look(jvm, seen.view, seen.note, marks)
+    positions = {w.name: w.position for w in found}
     if not any(isinstance(point.trigger, AtProgress) for point in agenda.schedule):
-        return Looked(replace(agenda, arrived=watch.arrived(seen.view, found, None, {})), marks)
+        return Looked(replace(agenda, arrived=watch.arrived(seen.view, found, None, {})), positions)
     outlook = _outlook(seen, found, now)
     fired = (seen.view.head.fired if seen.view.head is not None else NOTHING_FIRED).then(seen.note.fired)
     cycles = {n: fired.cycles.get(name) == fired.ended for n, _, name in agenda.places()}
     arrived = watch.arrived(seen.view, found, outlook, cycles)
-    return Looked(replace(agenda, arrived=arrived, cycle=fired.ended), marks)
+    return Looked(replace(agenda, arrived=arrived, cycle=fired.ended), positions)
 
 
 def _outlook(seen: Seen, found: list[watch.Watched], now: float) -> Outlook:

@@ -153,11 +153,13 @@ class Ticks:
         """Returns the views that are due, and the rows of those of which that cannot be told."""
         fires: dict[str, tuple[Seen, Firing]] = {}
         rows: list[Located] = []
-        for seen in self._roster.look():
+        present = self._roster.look()
+        marks = agendas.present_marks(self._jvm, present)
+        for seen in present:
             if seen.location in without or self._waiting.get(seen.location, now) > now:
                 continue
             try:
-                looked = agendas.of(self._jvm, seen, self._clock)
+                looked = agendas.of(self._jvm, seen, self._clock, marks)
                 firing = due(looked.agenda, now)
             except Exception as failure:  # no view stops the others
                 if self._jvm.gone:

@@ -8,6 +8,7 @@ schedule, so that neither runs by hand nor restarts shift it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
@@ -111,7 +112,8 @@ def _cron(trigger: Cron, after: float, zone: tzinfo) -> Iterator[float]:
     """Yields the instants later than `after`, in order."""
     own = zone_of(trigger.zone) if trigger.zone is not None else zone
     newest = after
-    for found in CronSim(trigger.expression, datetime.fromtimestamp(after, own)):
+    # In full seconds: the library's times are of microseconds, and one that is rounded up would pass an instant by.
+    for found in CronSim(trigger.expression, datetime.fromtimestamp(math.floor(after), own)):
         # Where a time exists twice, the library may begin with the first one again.
         if (at := found.timestamp()) > newest:
             newest = at

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
-from tidemill.bridge.jvm import Jvm
+from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.errors import TidemillError
 from tidemill.runtime.scheduler.progress import progress
 from tidemill.runtime.view.arrivals import Arrived, ArrivedRows, ObservedRun, Outlook, source_named
@@ -19,7 +22,11 @@ from tidemill.sql.statements import AtProgress, Name, OnChange, Point
 
 WATCHED = ("files", "delta", "view")
 """Kinds of sources that can change."""
-Source = Mapping[str, Any]
+Source: TypeAlias = Mapping[str, Any]
+Marks: TypeAlias = Mapping[str, str]
+"""By table, the mark of its position."""
+_READ = frozenset({"source", "fields", "bytes", "rows"})
+"""Parts of a source's entry that may differ between the views that read one table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +49,53 @@ def needs_positions(schedule: Sequence[Point]) -> bool:
     return any(isinstance(point.trigger, OnChange | AtProgress) for point in schedule)
 
 
+def present_marks(jvm: Jvm, views: Iterable[View]) -> Marks:
+    """Returns the marks of the tables of views as they are now: each table is looked at once, and all in one call.
+
+    One that cannot be looked at is left out: the views that read it find out why.
+    """
+    tables = {_table(source): source for view in views for source in _sources(view)}
+    try:
+        found = pin(jvm, list(tables.values())) if tables else []
+        return {table: mark(pinned.position) for table, pinned in zip(tables, found, strict=True)}
+    except (TidemillError, JvmFailure):
+        return _marks_of_each(jvm, tables)
+
+
+def _marks_of_each(jvm: Jvm, tables: Mapping[str, Source]) -> Marks:
+    marks = {}
+    for table, source in tables.items():
+        with suppress(TidemillError, JvmFailure):
+            marks[table] = mark(pin(jvm, [source])[0].position)
+    return marks
+
+
 def sources_of(view: View) -> list[Source]:
     """Returns the entries of a view's sources: the tables that its last run has read."""
     later = view.head.fired.entries if view.head is not None else ()
     return list(later or view.definition.sources)
 
 
-def look(jvm: Jvm, view: View, note: Note) -> list[Watched]:
-    """Returns the sources of a view that can change, as they are now, in one call."""
-    sources = [s for s in sources_of(view) if s["kind"] in WATCHED]
+def _sources(view: View) -> list[Source]:
+    return [s for s in sources_of(view) if s["kind"] in WATCHED]
+
+
+def _table(source: Source) -> str:
+    """Returns a text that identifies a table, whatever is read of it."""
+    return json.dumps({name: value for name, value in source.items() if name not in _READ}, sort_keys=True)
+
+
+def look(jvm: Jvm, view: View, note: Note, marks: Marks = MappingProxyType({})) -> list[Watched]:
+    """Returns the sources of a view that can change, as they are now: without a call if `marks` says that all of them
+    are where they were at the content, else in one call."""
+    sources = _sources(view)
     head = view.head
     since = [head.position_of(str(s["name"])) if head is not None else None for s in sources]
+    if all(
+        before is not None and marks.get(_table(s)) == mark(before) for s, before in zip(sources, since, strict=True)
+    ):
+        unmoved = [(str(s["name"]), mark(before)) for s, before in zip(sources, since, strict=True)]
+        return [Watched(name, False, False, (0.0, 0.0), 0.0, at) for name, at in unmoved]
     found = []
     for source, before, pinned in zip(sources, since, pin(jvm, sources, since), strict=True):
         name, at = str(source["name"]), mark(pinned.position)
