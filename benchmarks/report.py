@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks import (
     report_access,
+    report_clock,
     report_decisions,
     report_floor,
     report_iqp,
@@ -22,6 +23,7 @@ from benchmarks.data import ROOT
 PAGE = ROOT / "docs" / "benchmarks.md"
 REPORTS = {
     "access": report_access,
+    "clock": report_clock,
     "decisions": report_decisions,
     "floor": report_floor,
     "iqp": report_iqp,
