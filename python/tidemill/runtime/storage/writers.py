@@ -22,7 +22,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -184,17 +184,18 @@ def revoke(files: Files, found: Marks) -> None:
     files.delete(found.expired)
 
 
-def only_dead_marks(files: Files, location: str, besides: str) -> bool:
+def only_dead_marks(files: Files, location: str, besides: Collection[str]) -> bool:
     """Returns True if there are only marks of writers that died before they had completed any other file.
 
-    `besides`: the name of a file below the location that may be there all the same.
+    `besides`: names of files and folders below the location that may be there all the same.
     """
     home = FOLDER.split("/")[0]
     if [s.name for s in files.list(location)] != [home]:
         return False
     folder = child(location, FOLDER) + "/"
     found = [s for s in files.list(location, recursive=True) if not s.path.startswith(folder)]
-    found = [s for s in found if s.path != child(location, besides)]
+    besides = [child(location, name) for name in besides]
+    found = [s for s in found if not any(s.path == path or s.path.startswith(f"{path}/") for path in besides)]
     half_written = all(s.name.startswith(".") and parent(s.path) == child(location, home) for s in found)
     return half_written and live_since(files, location) is None
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from tidemill.runtime.storage.files import Files, child
 from tidemill.runtime.storage.small import readable
+from tidemill.runtime.view import beside
 from tidemill.runtime.view.definition import VIEW_FILE
 from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.views import View
@@ -47,9 +48,7 @@ def note(view: View, row: RunRow) -> None:
             return
         rows = [{"id": view.definition.id, **row.to_json()}, *_stored(text)]
         files.write(child(location, FILE), _text(rows[:MOST]))
-        if not files.exists(child(location, VIEW_FILE)):  # dropped meanwhile: nothing may stand in the way of a CREATE
-            files.delete([child(location, FILE)])
-            files.delete_empty([child(location, "_tidemill"), location])
+        beside.take_back_if_gone(files, location, FILE)
 
 
 def noted(view: View) -> list[RunRow]:

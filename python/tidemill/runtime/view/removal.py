@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import Files, child
-from tidemill.runtime.view import failures
+from tidemill.runtime.view import failures, notes
 from tidemill.runtime.view.definition import DROPPING, VIEW_FILE
 
 FOLDER = "_tidemill"
@@ -42,5 +42,5 @@ def was_cut_off(files: Files, location: str) -> bool:
     if files.exists(child(location, VIEW_FILE)) or writers.live_since(files, location) is not None:
         return False
     dropping = files.exists(child(location, DROPPING))
-    # A refresh that failed while the view was dropped may have noted it afterwards.
-    return dropping or writers.only_dead_marks(files, location, besides=failures.FILE)
+    # A refresh that failed while the view was dropped may have noted it afterwards, and so may a scheduler.
+    return dropping or writers.only_dead_marks(files, location, besides=(failures.FILE, notes.FOLDER))
