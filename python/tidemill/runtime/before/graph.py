@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,6 +17,7 @@ from tidemill.runtime.view import catalog, views
 from tidemill.runtime.view.catalog import SESSION_CATALOG, CatalogEntry
 from tidemill.runtime.view.views import View
 
+_LOG = logging.getLogger("tidemill")
 Source = Mapping[str, Any]
 """A source entry of a query document, or of a definition."""
 
@@ -36,11 +38,13 @@ class ViewNode:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A view by its qualified name, and why it could not be refreshed. `view`: None if it could not be opened."""
+    """A view by its qualified name, and why it could not be refreshed. `view`: None if it could not be opened. `jvm`:
+    its session handle, which has what its jobs took; None: it has none of its own."""
 
     name: tuple[str, ...]
     error: Exception
     view: View | None = None
+    jvm: Jvm | None = None
 
 
 class UpstreamFailedError(TidemillError):
@@ -109,8 +113,10 @@ def opened_each(
                     working = sessions.working(own, view.definition.settings)
                 document = stack.enter_context(analysis.analysed_again(working, view.definition, view.head))
                 read = {s["source"]: _location(own, files, s) for s in document["sources"] if s["kind"] == "view"}
-            except (TidemillError, JvmFailure) as failure:
-                return Failed(entry.name, failure, view)
+            except Exception as failure:  # no view stops the others
+                if not isinstance(failure, (TidemillError, JvmFailure)):
+                    _LOG.error("Tidemill: %s could not be opened", ".".join(entry.name), exc_info=failure)
+                return Failed(entry.name, failure, view, own)
             upstream = {n: found for n, found in read.items() if found in locations}
             return ViewNode(view, own, working, document, upstream)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias, TypeVar
 
-from tidemill.bridge.jvm import JobCost, Jvm, JvmFailure
+from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.errors import TidemillError
 from tidemill.runtime.before import graph, sessions
 from tidemill.runtime.before.graph import Failed, UpstreamFailedError, ViewNode
@@ -51,12 +51,14 @@ class Manner:
     """The manner in which views are refreshed together.
 
     `on_old`: a view that reads one that failed is run all the same, over the last output of that one. `blames`: tells
-    whether an error is a failure of its view, which the history then has.
+    whether an error is a failure of its view, which the history then has. `occasions`: by location, the occasion of a
+    view that fails before its run begins; of others, it is that of the statement.
     """
 
     wants: Wants = _last_point
     on_old: bool = False
     blames: Callable[[Exception], bool] = _any
+    occasions: Mapping[str, Occasion] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +110,13 @@ def _pinned_each(jvm: Jvm, nodes: Sequence[ViewNode], failed: dict[str, Failed])
     """As `pinned`. Adds the views to `failed` one of whose sources has no position."""
     try:
         return pins.pinned(jvm, nodes)
-    except (TidemillError, JvmFailure):
+    except Exception:  # no view stops the others
         for node in nodes:
             try:
                 pins.pinned(node.jvm, [node])
-            except (TidemillError, JvmFailure) as failure:
-                failed[node.view.location] = Failed(node.view.definition.name, failure, node.view)
+            except Exception as failure:
+                _log_unexpected(node.view.definition.qualified, failure)
+                failed[node.view.location] = Failed(node.view.definition.name, failure, node.view, node.jvm)
         return pins.pinned(jvm, [node for node in nodes if node.view.location not in failed])
 
 
@@ -135,11 +138,13 @@ class _Together:
     rows: dict[str, RunRow] = field(default_factory=dict)
 
     def run(self) -> Answer:
+        # What it took to pin the sources is no view's own: the first one has it, so that the sum is right.
+        own = (*(node.jvm for node in self.nodes), *(f.jvm for f in self.failed.values() if f.jvm is not None))
+        if own:
+            own[0].spent.add(self.jvm.spent.take())
         for location, failure in self.failed.items():
-            self.rows[location] = self._row_of(failure)
+            self.rows[location] = self._row_of(location, failure)
         if self.nodes:
-            # What it took to pin the sources is no view's own: the first one has it, so that the sum is right.
-            self.nodes[0].jvm.spent.add(self.jvm.spent.take())
             self._run_all(_heights(self.nodes))
         return Answer({location: self.rows[location] for location in self._order()}, self.failed)
 
@@ -175,11 +180,11 @@ class _Together:
         """Begins the runs of views whose upstream views are done. Returns those that still wait."""
         left: list[ViewNode] = []
         for node in waiting:
-            below = set(node.upstream.values())
+            below = list(node.upstream.values())  # the first of these that failed is named
             if broken := next((self.failed[u] for u in below if u in self.failed and u not in self.done), None):
                 names = (_text(broken.name), node.view.definition.qualified)
                 self._fail(node, UpstreamFailedError(*names, failing.message(broken.error)))
-            elif below <= self.done.keys() and len(running) < self.most and not self.stop.is_set():
+            elif self.done.keys() >= set(below) and len(running) < self.most and not self.stop.is_set():
                 running[submit(node)] = node
             else:
                 left.append(node)
@@ -212,8 +217,7 @@ class _Together:
         if says_cancelled(error):
             self._note(node, error)
             return error
-        if not isinstance(error, (TidemillError, JvmFailure)):
-            _LOG.error("Tidemill: the refresh of %s failed", node.view.definition.qualified, exc_info=error)
+        _log_unexpected(node.view.definition.qualified, error)
         self._fail(node, error)
         return None
 
@@ -228,23 +232,31 @@ class _Together:
         take_down = failing.note if self.manner.blames(error) else failing.passed
         return take_down(node.jvm, node.view, self._occasion_of(node.view), error)
 
-    def _row_of(self, failure: Failed) -> RunRow:
+    def _row_of(self, location: str, failure: Failed) -> RunRow:
         """Returns the row of a view that failed before any run began, and notes it."""
+        jvm = failure.jvm or self.jvm
         if failure.view is None:
-            row = failing.row_of(failure.name, self.occasion, failure.error, JobCost())
-            return replace(row, point=None)
+            known = self.manner.occasions.get(location)
+            row = failing.row_of(failure.name, known or self.occasion, failure.error, jvm.spent.take())
+            return row if known is not None else replace(row, point=None)
         take_down = failing.note if self.manner.blames(failure.error) else failing.passed
-        return take_down(self.jvm, failure.view, self._occasion_of(failure.view), failure.error)
+        return take_down(jvm, failure.view, self._occasion_of(failure.view), failure.error)
 
     def _occasion_of(self, view: View) -> Occasion:
-        """Returns the occasion of a view's run; of one that has not begun, that of the statement."""
-        known = self.begun.get(view.location)
+        """Returns the occasion of a view's run; of one that has not begun, the one that it would have had."""
+        known = self.begun.get(view.location) or self.manner.occasions.get(view.location)
         return known or replace(self.occasion, point=len(view.definition.create.schedule))
 
     def _order(self) -> list[str]:
         """Returns all views, each after those that it reads, and by name otherwise."""
         heights = _depths(self.nodes)
         return sorted(self.rows, key=lambda location: (heights.get(location, 0), self.rows[location].view))
+
+
+def _log_unexpected(view: str, error: Exception) -> None:
+    """Logs where an error was raised that is none of the conditions of Tidemill and Spark."""
+    if not isinstance(error, (TidemillError, JvmFailure)):
+        _LOG.error("Tidemill: the refresh of %s failed", view, exc_info=error)
 
 
 def _as_it_was(node: ViewNode) -> RunOutcome:
