@@ -33,7 +33,7 @@ from tidemill.runtime.storage.stage import Stage
 from tidemill.runtime.view import leases
 from tidemill.runtime.view.arrivals import Arrived
 from tidemill.runtime.view.budget import over, within
-from tidemill.runtime.view.fired import NOTHING_FIRED, Fired
+from tidemill.runtime.view.fired import NOTHING_FIRED, Fired, other_tables
 from tidemill.runtime.view.history import ChangeCounts, RunRow
 from tidemill.runtime.view.record import File, RunRecord, StoredPiece, StoredState
 from tidemill.runtime.view.views import Lost, View
@@ -396,4 +396,5 @@ def _fired(view: View, situation: Situation, occasion: Occasion) -> Fired:
     watches = any(isinstance(point.trigger, OnChange) for point in points)
     seen = {s.name: mark(s.position) for s in situation.sources_at()} if watches else {}
     ended = view.next_run if occasion.point == len(points) else before.ended
-    return replace(before.then(occasion.deals), seen=seen, ended=ended)
+    entries = other_tables(view.definition.sources, (s.entry for s in situation.query.sources.values()))
+    return replace(before.then(occasion.deals), seen=seen, ended=ended, entries=entries)

@@ -63,15 +63,12 @@ class Agenda:
 class Firing:
     """One run that is due.
 
-    `point`: its number. `trigger`: as in SHOW REFRESHES. `due`: since when (epoch seconds). `deals`: with what the run
-    deals. `missed`: how many points of the schedule it stands for.
+    `point`: its number. `trigger`: as in SHOW REFRESHES. `deals`: with what the run deals.
     """
 
     point: int
     trigger: str
-    due: float
     deals: Fired
-    missed: int = 1
 
 
 def due(agenda: Agenda, now: float) -> Firing | None:
@@ -79,8 +76,8 @@ def due(agenda: Agenda, now: float) -> Firing | None:
 
     >>> from tidemill.sql.statements import AtTime, OnDemand
     >>> day = Agenda([Point(AtTime(3600), output=False), Point(AtTime(7200)), Point(OnDemand())], clock="real")
-    >>> due(day, 3599.0), due(day, 3600.0).point, due(day, 9000.0).point, due(day, 9000.0).missed
-    (None, 1, 2, 2)
+    >>> due(day, 3599.0), due(day, 3600.0).point, due(day, 9000.0).point
+    (None, 1, 2)
     """
     if agenda.suspended or (agenda.held is not None and now < agenda.held):
         return None
@@ -103,9 +100,9 @@ def due(agenda: Agenda, now: float) -> Firing | None:
         found.append((number == len(agenda.schedule), point.output, at, number))
     if not found:
         return None
-    *_, at, number = max(found)
+    *_, number = max(found)
     trigger = CHANGE if isinstance(agenda.schedule[number - 1].trigger, OnChange) else SCHEDULE
-    return Firing(number, trigger, at, Fired({agenda.clock: instants} if instants else {}, cycles), len(found))
+    return Firing(number, trigger, Fired({agenda.clock: instants} if instants else {}, cycles))
 
 
 def next_after(agenda: Agenda, now: float) -> float | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidemill.bridge.jvm import Jvm
+from tidemill.runtime.scheduler.watch import sources_of
 from tidemill.runtime.storage.files import child
 from tidemill.runtime.view import views
 from tidemill.runtime.view.views import View
@@ -23,7 +24,7 @@ def lag_seconds(jvm: Jvm, view: View, now: float) -> int | None:
     Raises the errors of sources that cannot be read.
     """
     head = view.head
-    sources = [s for s in view.definition.sources if s["kind"] != "clock"]
+    sources = [s for s in sources_of(view) if s["kind"] != "clock"]
     if head is None or not head.filled or not all(map(tells_changes, sources)):
         return None
     sources = [s for s in sources if s["kind"] != "static"]

@@ -42,9 +42,15 @@ def needs_positions(schedule: Sequence[Point]) -> bool:
     return any(isinstance(point.trigger, OnChange | AtProgress) for point in schedule)
 
 
+def sources_of(view: View) -> list[Source]:
+    """Returns the entries of a view's sources: the tables that its last run has read."""
+    later = view.head.fired.entries if view.head is not None else ()
+    return list(later or view.definition.sources)
+
+
 def look(jvm: Jvm, view: View, note: Note) -> list[Watched]:
     """Returns the sources of a view that can change, as they are now, in one call."""
-    sources = [s for s in view.definition.sources if s["kind"] in WATCHED]
+    sources = [s for s in sources_of(view) if s["kind"] in WATCHED]
     head = view.head
     since = [head.position_of(str(s["name"])) if head is not None else None for s in sources]
     found = []
@@ -60,15 +66,9 @@ def _counted(before: Any, pinned: Pinned) -> tuple[ArrivedRows | None, float | N
     if not change.changed:
         return (0.0, 0.0), 0.0
     if before is None:
-        size = _position_files(pinned.position)
-        return (None if change.rows is None else (change.rows, 0.0)), size
+        return (None if change.rows is None else (change.rows, 0.0)), change.files
     rows = None if change.inserts is None or change.deletes is None else (change.inserts, change.deletes)
     return rows, pinned.new_files
-
-
-def _position_files(position: Any) -> float | None:
-    told = position.get("file_count", position.get("files")) if isinstance(position, Mapping) else None
-    return None if told is None else float(told)
 
 
 def arrived(view: View, found: Sequence[Watched], outlook: Outlook | None, cycles: Mapping[int, bool]) -> set[int]:
@@ -121,9 +121,8 @@ def _named(view: View, tables: Sequence[Name]) -> set[str] | None:
     """Returns the names of the sources that ON CHANGE OF names; None without OF: all."""
     if not tables:
         return None
-    definition = view.definition
-    known = [str(s["name"]) for s in definition.sources]
-    return {name for t in tables if (name := source_named(t, definition.namespace, known)) is not None}
+    known = [str(s["name"]) for s in sources_of(view)]
+    return {name for t in tables if (name := source_named(t, view.definition.namespace, known)) is not None}
 
 
 def present(view: View, found: Sequence[Watched], now: float) -> ObservedRun:

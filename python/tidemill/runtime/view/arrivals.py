@@ -102,16 +102,17 @@ class ArrivalInterval:
 
 
 def place(schedule: Sequence[Point], number: int) -> str:
-    """Returns the text that identifies a point across schedules: its clock time, or its number if it has none.
+    """Returns the text that identifies a point across schedules: its trigger, and which one it is if several have that.
 
     >>> from tidemill.sql.statements import OnDemand
-    >>> schedule = (Point(AtTime(3600)), Point(OnDemand()))
-    >>> place(schedule, 1), place(schedule, 2)
-    ("AT '01:00'", 'ON DEMAND, 2 of 2')
+    >>> schedule = (Point(OnDemand()), Point(AtTime(3600)), Point(OnDemand()))
+    >>> [place(schedule, number) for number in (1, 2, 3)]
+    ['ON DEMAND, 1 of 2', "AT '01:00'", 'ON DEMAND, 2 of 2']
     """
     trigger = schedule[number - 1].trigger
+    same = [n for n, point in enumerate(schedule, 1) if point.trigger == trigger]
     text = trigger_text(trigger)
-    return text if isinstance(trigger, AtTime) else f"{text}, {number} of {len(schedule)}"
+    return text if len(same) == 1 else f"{text}, {same.index(number) + 1} of {len(same)}"
 
 
 def places(schedule: Sequence[Point]) -> list[str]:
