@@ -73,29 +73,15 @@ SETTINGS: tuple[Setting, ...] = (
         "2s",
         "session",
         "The time between two looks of a scheduler for changed sources and for new views; times of day and intervals "
-        "are kept to the second all the same. Looks that take long are made less often.",
-    ),
-    Setting(
-        f"{PREFIX}scheduler.retryAfter",
-        "duration",
-        "1min",
-        "session",
-        "The time after which a scheduler tries a view again that has failed. It doubles with each failure, up to an "
-        "hour.",
-    ),
-    Setting(
-        f"{PREFIX}scheduler.mostFailures",
-        "count",
-        "10",
-        "session",
-        "The number of failures, one after the other, with which a scheduler suspends a view.",
+        "are kept to the second all the same. Looks that take long are made less often. A scheduler reads it when it "
+        "starts, of the session that starts it.",
     ),
     Setting(
         MONITOR_PORT,
         "port",
         NO_DEFAULT,
         "startup",
-        "A port of the driver's machine at which health and metrics are served from the first statement on, to this "
+        "A port of the driver's machine at which health and metrics are served to this "
         "machine alone ([monitoring.md](monitoring.md)). 0: any free one, which the log names. Without it: none.",
     ),
     Setting(
@@ -206,8 +192,6 @@ class PlannerSettings:
     side_by_side: int = field(default=4, compare=False, repr=False)  # no plan depends on it, nor on what follows
     scheduler_enabled: bool = field(default=False, compare=False, repr=False)
     scheduler_interval: float = field(default=2.0, compare=False, repr=False)
-    retry_after: float = field(default=60.0, compare=False, repr=False)
-    most_failures: int = field(default=10, compare=False, repr=False)
 
     @classmethod
     def from_confs(cls, confs: Mapping[str, str]) -> "PlannerSettings":
@@ -250,8 +234,6 @@ class PlannerSettings:
             side_by_side=max(1, _count(f"{PREFIX}refresh.sideBySide", values[f"{PREFIX}refresh.sideBySide"])),
             scheduler_enabled=_boolean(f"{PREFIX}scheduler.enabled", values[f"{PREFIX}scheduler.enabled"]),
             scheduler_interval=_seconds(f"{PREFIX}scheduler.interval", values[f"{PREFIX}scheduler.interval"]),
-            retry_after=_seconds(f"{PREFIX}scheduler.retryAfter", values[f"{PREFIX}scheduler.retryAfter"]),
-            most_failures=max(1, _count(f"{PREFIX}scheduler.mostFailures", values[f"{PREFIX}scheduler.mostFailures"])),
             tell_changes=_boolean(f"{PREFIX}fullRuns.tellChanges", values[f"{PREFIX}fullRuns.tellChanges"]),
         )
 

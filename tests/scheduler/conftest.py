@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from threading import Event
 
@@ -10,41 +11,62 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from tidemill.driver.attach import jvm_of
+from tidemill.monitor.observer import OBSERVERS, Lags, RunReport
 from tidemill.runtime.scheduler.clock import SimulatedClock
 from tidemill.runtime.scheduler.roster import Roster
 from tidemill.runtime.scheduler.ticks import Patience, Ticks
+from tidemill.runtime.view.fired import REAL
 from tidemill.runtime.view.history import RunRow
 
 MIDNIGHT = 1_774_656_000.0
 """2026-03-28 00:00:00 UTC."""
 HOUR = 3600.0
+PATIENCE = 120.0
+BY_K = "SELECT k, sum(x) AS s FROM t GROUP BY k"
+
+
+@pytest.fixture
+def t(spark: SparkSession, db: str) -> str:
+    """The Delta table `t(k, x)`."""
+    spark.sql("CREATE TABLE t (k INT, x BIGINT) USING delta")
+    spark.sql("INSERT INTO t VALUES (1, 5), (1, 50), (2, 20)")
+    return "t"
+
+
+def create(spark: SparkSession, name: str, schedule: str, query: str = BY_K, clauses: str = "") -> None:
+    spark.sql(f"CREATE INCREMENTAL VIEW {name} SCHEDULE ({schedule}) {clauses} AS {query}")
 
 
 @dataclass
 class Noted:
-    """An observer that keeps what it is told."""
+    """An observer that keeps what it is told of all runs of this process."""
 
     events: list[tuple[object, ...]] = field(default_factory=list)
 
-    def tick_begun(self, at: float, views: Sequence[str]) -> None:
-        self.events.append(("tick begun", at, *views))
+    def run_begun(self, view: str, point: int | None, trigger: str, at: float) -> None:
+        self.events.append(("begun", view, point, trigger, at))
 
-    def tick_ended(self, at: float, rows: Sequence[RunRow]) -> None:
-        self.events.append(("tick ended", at, len(rows)))
+    def run_ended(self, run: RunReport) -> None:
+        self.events.append(("ended", run.view, run.kind))
 
-    def run_begun(self, view: str, point: int, trigger: str) -> None:
-        self.events.append(("begun", view, point, trigger))
+    def run_failed(self, run: RunReport) -> None:
+        self.events.append(("failed", run.view, run.code, run.point, run.trigger))
 
-    def run_ended(self, row: RunRow) -> None:
-        self.events.append(("ended", row.view, row.kind))
+    def run_left(self, view: str) -> None:
+        self.events.append(("left", view))
 
-    def run_failed(
-        self, view: str, point: int, trigger: str, condition: str, message: str, retry_at: float | None, suspended: bool
-    ) -> None:
-        self.events.append(("failed", view, condition, retry_at, suspended))
+    def view_gone(self, view: str) -> None:
+        self.events.append(("gone", view))
 
-    def unreadable(self, view: str, message: str) -> None:
-        self.events.append(("unreadable", view))
+    def tick_begun(self, at: float) -> None:
+        self.events.append(("tick begun", at))
+
+    def tick_ended(self, at: float, lags: Lags) -> None:
+        self.events.append(("tick ended", at))
+
+    @property
+    def failed(self) -> list[tuple[object, ...]]:
+        return [event for event in self.events if event[0] == "failed"]
 
 
 @dataclass
@@ -61,17 +83,38 @@ class Rehearsal:
         return [row for _, row in self.ticks.tick()]
 
 
+def until(happened: Callable[[], bool]) -> None:
+    """Waits until it has happened, at most `PATIENCE` seconds."""
+    limit = time.monotonic() + PATIENCE
+    while not happened():
+        assert time.monotonic() < limit
+        time.sleep(0.1)
+
+
 Rehearse = Callable[..., Rehearsal]
 
 
 @pytest.fixture
-def rehearse(spark: SparkSession, db: str) -> Rehearse:
-    """`rehearse(*views, start=MIDNIGHT, most=3)`: a new scheduler over these views of the test's database."""
+def noted() -> Iterator[Noted]:
+    """What happens from the start of the test on."""
+    found = Noted()
+    OBSERVERS.attach(found)
+    yield found
+    OBSERVERS.detach(found)
 
-    def begin(*views: str, start: float = MIDNIGHT, most: int = 3) -> Rehearsal:
-        jvm, noted, clock = jvm_of(spark), Noted(), SimulatedClock(start)
-        roster = Roster(jvm, noted, {("spark_catalog", db, view) for view in views})
-        return Rehearsal(Ticks(jvm, roster, clock, noted, Patience(60.0, most), lasting=False), clock, noted)
+
+@pytest.fixture
+def rehearse(spark: SparkSession, db: str, noted: Noted) -> Rehearse:
+    """`rehearse(*views, start=MIDNIGHT, most=3, real=False)`: a new scheduler over these views of the test's database.
+    With `real` its clock counts as the real one, though it is set."""
+
+    def begin(*views: str, start: float = MIDNIGHT, most: int = 3, real: bool = False) -> Rehearsal:
+        jvm, clock = jvm_of(spark), SimulatedClock(start)
+        if real:
+            clock.name = REAL
+        roster = Roster(jvm, {("spark_catalog", db, view) for view in views})
+        noted.events.clear()
+        return Rehearsal(Ticks(jvm, roster, clock, Patience(60.0, most), lasting=False), clock, noted)
 
     return begin
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,48 +13,31 @@ from pyspark.sql import Row, SparkSession
 
 import tidemill
 from tests.conftest import Oracle, confs
-from tests.scheduler.conftest import HOUR, MIDNIGHT, Noted
+from tests.scheduler.conftest import BY_K, HOUR, MIDNIGHT, PATIENCE, Noted, create, until
+from tidemill.driver import serve
 from tidemill.driver.attach import jvm_of
+from tidemill.errors import TidemillError
 from tidemill.runtime.run import perform
+from tidemill.runtime.scheduler import service as service_module
 from tidemill.runtime.scheduler.clock import RealClock, SimulatedClock
+from tidemill.runtime.scheduler.roster import Roster, Seen
 from tidemill.runtime.scheduler.service import Service, Span
 
 History = Callable[[str], list[Row]]
 Jobs = Callable[[Callable[[], Any]], int]
-BY_K = "SELECT k, sum(x) AS s FROM t GROUP BY k"
-PATIENCE = 120.0
-
-
-@pytest.fixture
-def t(spark: SparkSession, db: str) -> str:
-    """The Delta table `t(k, x)`."""
-    spark.sql("CREATE TABLE t (k INT, x BIGINT) USING delta")
-    spark.sql("INSERT INTO t VALUES (1, 5), (1, 50), (2, 20)")
-    return "t"
-
-
-def create(spark: SparkSession, name: str, schedule: str, query: str = BY_K) -> None:
-    spark.sql(f"CREATE INCREMENTAL VIEW {name} SCHEDULE ({schedule}) AS {query}")
 
 
 @contextmanager
-def service(spark: SparkSession, db: str, *views: str, noted: Noted | None = None) -> Iterator[Service]:
+def service(spark: SparkSession, db: str, *views: str) -> Iterator[Service]:
     """A service by the real clock over views of a database, for the length of the block."""
     names = {("spark_catalog", db, view) for view in views} or None
-    running = Service(jvm_of(spark), Span(RealClock(), names), noted)
+    running = Service(jvm_of(spark), Span(RealClock(), names))
     running.start()
     try:
         yield running
     finally:
         running.stop(60.0)
     assert running.failure is None
-
-
-def until(happened: Callable[[], bool]) -> None:
-    limit = time.monotonic() + PATIENCE
-    while not happened():
-        assert time.monotonic() < limit
-        time.sleep(0.2)
 
 
 @pytest.fixture(autouse=True)
@@ -109,9 +93,10 @@ def test_while_a_service_runs_statements_work(
             before = len(history("v"))
             spark.sql(f"INSERT INTO t VALUES ({k}, 1)")
             until(lambda before=before: len(history("v")) > before)  # type: ignore[misc]  # bound at once
+        runs = len(history("v"))
         create(spark, "w", "ON CHANGE", "SELECT k FROM t")
         spark.sql("INSERT INTO t VALUES (7, 1)")
-        until(lambda: len(history("w")) == 2)
+        until(lambda: len(history("w")) == 2 and len(history("v")) > runs)
         assert history("w")[1].trigger == "CHANGE"
         spark.sql("DROP INCREMENTAL VIEW w")
     oracle("v", BY_K)
@@ -145,16 +130,24 @@ def test_a_run_that_is_stopped_leaves_nothing(
     oracle("v", BY_K)
 
 
-def test_two_services_at_once(spark: SparkSession, t: str, db: str, history: History, oracle: Oracle) -> None:
+def test_two_services_at_once(
+    spark: SparkSession,
+    t: str,
+    db: str,
+    history: History,
+    oracle: Oracle,
+    noted: Noted,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     create(spark, "v", "EVERY 1 SECONDS")
     create(spark, "above", "ON CHANGE", "SELECT sum(s) AS s FROM v")
-    first, second = Noted(), Noted()
-    with service(spark, db, noted=first), service(spark, db, noted=second):
+    with service(spark, db), service(spark, db):
         for k in range(5):
             before = len(history("above"))
             spark.sql(f"INSERT INTO t VALUES ({k}, {k + 1})")
             until(lambda before=before: len(history("above")) > before)  # type: ignore[misc]  # bound at once
-    assert [e for noted in (first, second) for e in noted.events if e[0] in ("failed", "unreadable")] == []
+    assert noted.failed == []
+    assert [r.getMessage() for r in caplog.records if r.levelname in ("WARNING", "ERROR")] == []
     for view in ("v", "above"):
         found = history(view)
         assert [r.run for r in found] == list(range(len(found)))
@@ -166,17 +159,85 @@ def test_two_services_at_once(spark: SparkSession, t: str, db: str, history: His
     oracle("above", f"SELECT sum(s) AS s FROM ({BY_K})")
 
 
-def test_a_simulated_clock_jumps_from_point_to_point(spark: SparkSession, t: str, db: str, history: History) -> None:
+def test_a_simulated_clock_jumps_from_point_to_point(
+    spark: SparkSession, t: str, db: str, history: History, noted: Noted
+) -> None:
     create(spark, "v", "AT '14:00' NO OUTPUT, AT '24:00'")
     spark.sql("INSERT INTO t VALUES (7, 1)")
-    noted = Noted()
-    rehearsal = Service(jvm_of(spark), Span(SimulatedClock(MIDNIGHT), [(db, "v")], MIDNIGHT + 30 * 24 * HOUR), noted)
+    rehearsal = Service(jvm_of(spark), Span(SimulatedClock(MIDNIGHT), [(db, "v")], MIDNIGHT + 30 * 24 * HOUR))
     rehearsal.start()
     assert rehearsal.ended.wait(PATIENCE)
     assert rehearsal.failure is None
-    begun = [e[1] for e in noted.events if e[0] == "tick begun"]
+    begun = [e[4] for e in noted.events if e[0] == "begun"]
     assert begun == [MIDNIGHT + 24 * HOUR * day + hour * HOUR for day in range(30) for hour in (14, 24)]
     assert [r.kind for r in history("v")] == ["FULL", "PARTIAL", "INCREMENTAL"]
+
+
+def test_a_service_goes_on_after_any_error(
+    spark: SparkSession, t: str, db: str, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "AGAIN_SECONDS", 0.2)
+    create(spark, "v", "EVERY 1 SECONDS")
+    spark.sql("INSERT INTO t VALUES (7, 1)")
+    look, looks = Roster.look, []
+
+    def confused(self: Roster) -> list[Seen]:
+        looks.append(True)
+        if len(looks) <= 3:
+            raise KeyError("of no condition")
+        return look(self)
+
+    monkeypatch.setattr(Roster, "look", confused)
+    with service(spark, db, "v"):
+        until(lambda: len(history("v")) == 2)
+    assert len(looks) > 3
+
+
+def test_a_clock_that_jumps_does_not_try_for_ever(
+    spark: SparkSession, t: str, db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(spark, "v", "EVERY 1 SECONDS")
+    rehearsal = Service(jvm_of(spark), Span(SimulatedClock(MIDNIGHT), [(db, "v")], MIDNIGHT + HOUR))
+
+    def broken(_: Roster) -> list[Seen]:
+        raise TidemillError("TIDEMILL_SOURCE_MOVED", {"view": "v", "source": "t"})
+
+    monkeypatch.setattr(Roster, "look", broken)
+    rehearsal.start()
+    assert rehearsal.ended.wait(30)
+    assert isinstance(rehearsal.failure, TidemillError)
+
+
+@pytest.mark.parametrize("grace", [30.0, 0.3])
+def test_once_is_told_to_end(
+    spark: SparkSession, t: str, db: str, history: History, monkeypatch: pytest.MonkeyPatch, grace: float
+) -> None:
+    """The run under way has its time to end, and no other one begins."""
+    create(spark, "v", "EVERY 1 SECONDS")
+    create(spark, "above", "EVERY 1 SECONDS", "SELECT sum(s) AS s FROM v")
+    spark.sql("INSERT INTO t VALUES (7, 1)")
+    time.sleep(1.1)
+    original, stop = perform.perform, threading.Event()
+
+    def slow(*args: Any) -> perform.RunOutcome:
+        stop.set()
+        time.sleep(1.5)
+        return original(*args)
+
+    monkeypatch.setattr(perform, "perform", slow)
+    monkeypatch.setattr(serve, "GRACE", grace)
+    names = [(db, "v"), (db, "above")]
+
+    def once() -> int:
+        return serve._once(spark, jvm_of(spark), names, RealClock(), stop)
+
+    if grace > 1.0:
+        assert once() == 0
+    else:
+        with pytest.raises(TidemillError, match="OPERATION_CANCELED"):
+            once()
+    assert [r.kind for r in history("v")] == ["FULL", "INCREMENTAL"][: 2 if grace > 1.0 else 1]
+    assert len(history("above")) == 1
 
 
 def test_what_is_shown_of_time(spark: SparkSession, t: str, db: str) -> None:

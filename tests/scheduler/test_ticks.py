@@ -9,26 +9,13 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from tests.conftest import Oracle, confs, location_of
-from tests.scheduler.conftest import HOUR, MIDNIGHT, Rehearse
+from tests.conftest import Oracle, confs
+from tests.scheduler.conftest import BY_K, HOUR, MIDNIGHT, Rehearse, create
 from tidemill.runtime.run import perform
 from tidemill.runtime.scheduler import holder, ticks
 
 Jobs = Callable[[Callable[[], Any]], int]
 History = Callable[[str], list[Row]]
-BY_K = "SELECT k, sum(x) AS s FROM t GROUP BY k"
-
-
-@pytest.fixture
-def t(spark: SparkSession, db: str) -> str:
-    """The Delta table `t(k, x)`."""
-    spark.sql("CREATE TABLE t (k INT, x BIGINT) USING delta")
-    spark.sql("INSERT INTO t VALUES (1, 5), (1, 50), (2, 20)")
-    return "t"
-
-
-def create(spark: SparkSession, name: str, schedule: str, query: str = BY_K, clauses: str = "") -> None:
-    spark.sql(f"CREATE INCREMENTAL VIEW {name} SCHEDULE ({schedule}) {clauses} AS {query}")
 
 
 def test_every_fires_by_its_interval(
@@ -173,76 +160,6 @@ def test_upstream_views_first_at_one_pin(
     oracle("follower", f"SELECT count(*) AS n FROM ({BY_K})")
 
 
-def test_a_view_that_fails_waits_and_is_suspended(
-    spark: SparkSession, t: str, rehearse: Rehearse, oracle: Oracle, db: str
-) -> None:
-    query = "SELECT k, 100 DIV sum(x) AS s FROM t GROUP BY k"
-    create(spark, "v", "EVERY 1 MINUTES", query)
-    create(spark, "above", "EVERY 1 MINUTES", "SELECT sum(s) AS s FROM v")
-    create(spark, "other", "EVERY 1 MINUTES")
-    scheduler = rehearse("v", "above", "other", most=3)
-    spark.sql("INSERT INTO t VALUES (7, 0)")
-    rows = {row.view.rsplit(".", 1)[1]: row for row in scheduler.at(MIDNIGHT + 60)}
-    assert (rows["v"].kind, rows["v"].reason, rows["v"].run) == ("FAILED", "DIVIDE_BY_ZERO", None)
-    # Who reads it reads its last output; the others do not mind.
-    assert (rows["above"].kind, rows["other"].kind) == ("NO_DATA", "INCREMENTAL")
-    shown = spark.sql(f"SHOW INCREMENTAL VIEWS IN {db} LIKE 'v'").first()
-    assert shown is not None
-    assert (shown.status, shown.lastKind) == ("ACTIVE", "FAILED")
-    assert shown.lastReason.startswith("DIVIDE_BY_ZERO: ")
-    tried = [at for at in range(61, 600) if any(row.kind == "FAILED" for row in scheduler.at(MIDNIGHT + at))]
-    assert tried == [120, 240]
-    shown = spark.sql(f"SHOW INCREMENTAL VIEWS IN {db} LIKE 'v'").first()
-    assert shown is not None
-    assert (shown.status, shown.nextPointAt) == ("SUSPENDED", None)
-    lines = {r.col_name: r.data_type for r in spark.sql("DESCRIBE INCREMENTAL VIEW v").collect()}
-    assert "3 times" in lines["Suspended"]
-    assert "DIVIDE_BY_ZERO" in lines["Suspended"]
-    assert [e[-1] for e in scheduler.noted.events if e[0] == "failed"] == [False, False, True]
-    spark.sql("DELETE FROM t WHERE k = 7")
-    assert "v" not in {row.view.rsplit(".", 1)[1] for row in scheduler.at(MIDNIGHT + 700)}
-    spark.sql("ALTER INCREMENTAL VIEW v RESUME")
-    rows = {row.view.rsplit(".", 1)[1]: row for row in scheduler.at(MIDNIGHT + 701)}
-    assert rows["v"].kind in ("INCREMENTAL", "FULL", "NO_DATA")
-    assert "Suspended" not in {r.col_name for r in spark.sql("DESCRIBE INCREMENTAL VIEW v").collect()}
-    oracle("v", query)
-
-
-def test_a_run_that_succeeds_ends_the_failures(spark: SparkSession, t: str, rehearse: Rehearse, refresh: Any) -> None:
-    create(spark, "v", "EVERY 1 MINUTES", "SELECT k, 100 DIV sum(x) AS s FROM t GROUP BY k")
-    scheduler = rehearse("v", most=2)
-    spark.sql("INSERT INTO t VALUES (7, 0)")
-    assert [row.kind for row in scheduler.at(MIDNIGHT + 60)] == ["FAILED"]
-    spark.sql("INSERT INTO t VALUES (7, 1)")
-    refresh("v")
-    spark.sql("INSERT INTO t VALUES (7, -1)")
-    assert [row.kind for row in scheduler.at(MIDNIGHT + 61)] == ["FAILED"]
-    status = spark.sql("SHOW INCREMENTAL VIEWS LIKE 'v'").first()
-    assert status is not None
-    assert status.status == "ACTIVE"
-
-
-def test_early_work_that_fails_is_no_failure(
-    spark: SparkSession, t: str, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    create(spark, "v", "EVERY 1 MINUTES NO OUTPUT, AT '24:00'")
-    scheduler = rehearse("v", most=1)
-    spark.sql("INSERT INTO t VALUES (7, 1)")
-
-    def failing(*_: Any) -> None:
-        raise ValueError("at positions that nobody asked for")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(perform, "_early", failing)
-        assert [row.kind for row in scheduler.at(MIDNIGHT + 60)] == ["FAILED"]
-        assert scheduler.at(MIDNIGHT + 61) == []
-        lines = {r.col_name: r.data_type for r in spark.sql("DESCRIBE INCREMENTAL VIEW v").collect()}
-        assert "nobody asked for" in lines["Nothing Done Early"]
-        assert [row.kind for row in scheduler.at(MIDNIGHT + 120)] == ["FAILED"]
-    assert [row.kind for row in scheduler.at(MIDNIGHT + 24 * HOUR)] == ["INCREMENTAL"]
-    assert "Nothing Done Early" not in {r.col_name for r in spark.sql("DESCRIBE INCREMENTAL VIEW v").collect()}
-
-
 def test_a_suspended_view_is_left_alone(spark: SparkSession, t: str, rehearse: Rehearse, refresh: Any) -> None:
     create(spark, "v", "EVERY 1 MINUTES")
     create(spark, "above", "EVERY 1 MINUTES", "SELECT sum(s) AS s FROM v")
@@ -278,6 +195,56 @@ def test_another_schedule_while_a_run_is_under_way(
     assert [r.run for r in history("v")] == [0, 1, 2, 3]
 
 
+def test_points_that_another_schedule_takes_over(
+    spark: SparkSession, t: str, rehearse: Rehearse, history: History
+) -> None:
+    """Whatever comes before them in it, they have fired."""
+    create(spark, "v", "AT PROGRESS 50 PERCENT NO OUTPUT, EVERY 2 HOURS", clauses="EXPECT (t 4 ROWS)")
+    scheduler = rehearse("v", real=True)
+    spark.sql("INSERT INTO t VALUES (7, 1), (8, 1)")
+    assert [(row.point, row.kind) for row in scheduler.at(MIDNIGHT + HOUR)] == [(1, "PARTIAL")]
+    others = "AT '23:00' NO OUTPUT, AT PROGRESS 60 PERCENT NO OUTPUT, AT PROGRESS 50 PERCENT NO OUTPUT, EVERY 2 HOURS"
+    spark.sql(f"ALTER INCREMENTAL VIEW v SET SCHEDULE ({others})")
+    assert scheduler.at(MIDNIGHT + HOUR + 1) == []
+    spark.sql("INSERT INTO t VALUES (9, 1)")
+    assert [(row.point, row.kind) for row in scheduler.at(MIDNIGHT + HOUR + 2)] == [(2, "PARTIAL")]
+    assert [(row.point, row.kind) for row in scheduler.at(MIDNIGHT + 2 * HOUR)] == [(4, "INCREMENTAL")]
+    assert [r.run for r in history("v")] == [0, 1, 2, 3]
+
+
+def test_a_table_that_becomes_one_of_another_kind(
+    spark: SparkSession, db: str, rehearse: Rehearse, history: History, oracle: Oracle
+) -> None:
+    """A run that finds it so is the last one that looks at what the table was."""
+    spark.sql("CREATE TABLE p (k INT) USING parquet")
+    spark.sql("INSERT INTO p VALUES (1)")
+    create(spark, "v", "ON CHANGE AFTER 3 FILES", "SELECT k FROM p")
+    create(spark, "early", "ON CHANGE NO OUTPUT, ON DEMAND", "SELECT k FROM p")
+    scheduler = rehearse("v", "early")
+    spark.sql("CONVERT TO DELTA p")
+
+    def ran() -> list[tuple[str, str]]:
+        return sorted((row.view.rsplit(".", 1)[1], row.kind) for row in scheduler.at(scheduler.clock.now() + 1))
+
+    for k in range(3):
+        assert ran() == []
+        spark.sql(f"INSERT INTO p VALUES ({k})")
+        if k < 2:
+            assert ran() == [("early", "PARTIAL")]
+    assert ran() == [("early", "PARTIAL"), ("v", "FULL")]
+    assert history("v")[-1].reason.startswith("SOURCE_REPLACED")
+    for k in range(3):
+        assert ran() == []
+        spark.sql(f"INSERT INTO p VALUES ({k})")
+        if k < 2:
+            assert ran() == [("early", "PARTIAL")]
+    assert ran() == [("early", "PARTIAL"), ("v", "INCREMENTAL")]
+    assert ran() == []
+    oracle("v", "SELECT k FROM p")
+    shown = {row.viewName: row.lagSeconds for row in spark.sql(f"SHOW INCREMENTAL VIEWS IN {db}").collect()}
+    assert shown["v"] == 0
+
+
 def test_two_schedulers_share_the_work(spark: SparkSession, t: str, rehearse: Rehearse, history: History) -> None:
     create(spark, "v", "EVERY 1 MINUTES")
     one, two = rehearse("v"), rehearse("v")
@@ -286,24 +253,6 @@ def test_two_schedulers_share_the_work(spark: SparkSession, t: str, rehearse: Re
         kinds = [row.kind for each in (one, two) for row in each.at(MIDNIGHT + 60 * minute)]
         assert kinds == ["INCREMENTAL"]
     assert [r.run for r in history("v")] == [0, 1, 2, 3]
-
-
-def test_a_view_that_another_holds_is_left_to_it(
-    spark: SparkSession, t: str, rehearse: Rehearse, history: History
-) -> None:
-    create(spark, "v", "EVERY 1 MINUTES")
-    spark.sql("INSERT INTO t VALUES (7, 1)")
-    lease = location_of(spark, "v") / holder.FILE
-    lease.parent.mkdir(parents=True)
-    lease.write_text('{"token": "0123", "id": "of another machine"}')
-    scheduler = rehearse("v")
-    assert scheduler.at(MIDNIGHT + 60) == []
-    assert lease.exists()
-    lease.write_text("")  # damaged, and written just now
-    assert scheduler.at(MIDNIGHT + 61) == []
-    lease.unlink()
-    assert [row.kind for row in scheduler.at(MIDNIGHT + 62)] == ["INCREMENTAL"]
-    assert not lease.exists()
 
 
 def test_who_comes_second_at_the_log_folds(
@@ -329,7 +278,7 @@ def test_who_comes_second_at_the_log_folds(
     assert won == ["INCREMENTAL"]
     assert one.at(MIDNIGHT + 61) == []
     assert [r.run for r in history("v")] == [0, 1]
-    assert [e for e in one.noted.events if e[0] == "failed"] == []
+    assert one.noted.failed == []
 
 
 def test_a_view_that_was_not_filled_yet(
@@ -353,7 +302,7 @@ def test_a_view_waits_for_one_that_was_not_filled_yet(
     assert scheduler.at(MIDNIGHT + HOUR) == []
     assert [row.view.rsplit(".", 1)[1] for row in scheduler.at(MIDNIGHT + 10 * HOUR)] == ["below"]
     assert [row.view.rsplit(".", 1)[1] for row in scheduler.at(MIDNIGHT + 10 * HOUR + 1)] == ["above"]
-    assert [e for e in scheduler.noted.events if e[0] == "failed"] == []
+    assert scheduler.noted.failed == []
     oracle("above", f"SELECT sum(s) AS s FROM ({BY_K})")
 
 
@@ -363,10 +312,10 @@ def test_the_observer_is_told(spark: SparkSession, t: str, rehearse: Rehearse, d
     scheduler, name = rehearse("v"), f"spark_catalog.{db}.v"
     scheduler.at(MIDNIGHT + 60)
     assert scheduler.noted.events == [
-        ("tick begun", MIDNIGHT + 60, name),
-        ("begun", name, 1, "SCHEDULE"),
+        ("tick begun", MIDNIGHT + 60),
+        ("begun", name, 1, "SCHEDULE", MIDNIGHT + 60),
         ("ended", name, "INCREMENTAL"),
-        ("tick ended", MIDNIGHT + 60, 1),
+        ("tick ended", MIDNIGHT + 60),
     ]
 
 

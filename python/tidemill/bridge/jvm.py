@@ -196,6 +196,14 @@ class Jvm:
                     self._client.deque.remove(connection)
                 connection.close()
 
+    @property
+    def gone(self) -> bool:
+        """True if the session's Spark has been stopped, or the JVM does not answer any more."""
+        try:
+            return bool(self._session.sparkContext().isStopped())
+        except Exception:
+            return True
+
     def cancel(self, tag: str) -> None:
         """Cancels the jobs that carry a tag."""
         self._session.sparkContext().cancelJobsWithTag(tag)

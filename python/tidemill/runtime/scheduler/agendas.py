@@ -32,14 +32,14 @@ def by_clock(view: View, note: Note, clock: Clock) -> Agenda:
         for place, at in fired.instants.get(clock.name, {}).items():
             if clock.counts(at):
                 dealt[place] = max(at, dealt.get(place, at))
-    failing = note.failing_at(view.head.run if view.head is not None else -1)
+    failing = note.failing_at(view.head.run if view.head is not None else -1, clock.name)
     return Agenda(
         schedule=definition.create.schedule,
         zone=zone_of(definition.settings.get(TIME_ZONE, "UTC")),
         clock=clock.name,
         origins={place: clock.origin(since / 1e6) for place, since in definition.points_since.items()},
         dealt=dealt,
-        held=failing.retry_at if failing is not None and failing.clock == clock.name else None,
+        held=failing.retry_at if failing is not None else None,
         suspended=definition.suspended,
     )
 
@@ -63,7 +63,6 @@ def of(jvm: Jvm, seen: Seen, clock: Clock) -> Looked:
 
 def _outlook(seen: Seen, found: list[watch.Watched], now: float) -> Outlook:
     """Returns the outlook with what has arrived by now; the log is read once for each run."""
-    if "outlook" not in seen.cache:
-        seen.cache["outlook"] = seen.view.outlook()
-    known: Outlook = seen.cache["outlook"]
-    return replace(known, runs=(*known.runs, watch.present(seen.view, found, now)))
+    if seen.outlook is None:
+        seen.outlook = seen.view.outlook()
+    return replace(seen.outlook, runs=(*seen.outlook.runs, watch.present(seen.view, found, now)))

@@ -2,7 +2,8 @@
 
 The lease saves work that would be lost, and is no fence: the log's create-if-absent is, and whoever comes second there
 leaves the view alone as well. A lease counts while its file `_tidemill/scheduler/holder.json` is younger than
-`LEASE_SECONDS`; its holder writes it anew. The lease of a process that is known to be dead counts no more.
+`LEASE_SECONDS`; its holder writes it anew, unless another one has taken it since. The lease of a process that is known
+to be dead counts no more.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tidemill.bridge.jvm import Jvm
 from tidemill.runtime.storage import liveness
 from tidemill.runtime.storage.files import Files, child
 from tidemill.runtime.storage.small import readable
+from tidemill.runtime.view import beside
 from tidemill.runtime.view.notes import FOLDER
 
 FILE = f"{FOLDER}/holder.json"
@@ -36,12 +38,14 @@ def holding(jvm: Jvm, locations: Iterable[str]) -> Iterator[frozenset[str]]:
     mine = json.dumps({"token": liveness.own_token(), "id": uuid.uuid4().hex})
     held: list[str] = []
     ended = threading.Event()
+    renewing: threading.Thread | None = None
 
     def renew(properties: JavaObject) -> None:
         while not ended.wait(RENEW_SECONDS):
             with suppress(Exception), jvm.in_thread(properties):  # the next time may do
-                for location in held:
-                    files.write(child(location, FILE), mine, lasting=False)
+                for path in [child(location, FILE) for location in held]:
+                    if not ended.is_set() and files.read(path) == mine:
+                        files.write(path, mine, lasting=False)
 
     try:
         for location in locations:
@@ -49,12 +53,15 @@ def holding(jvm: Jvm, locations: Iterable[str]) -> Iterator[frozenset[str]]:
                 held.append(location)
         if held and jvm.has_threads:
             properties = jvm.thread_properties()
-            threading.Thread(target=renew, args=(properties,), name="tidemill-leases", daemon=True).start()
+            renewing = threading.Thread(target=renew, args=(properties,), name="tidemill-leases", daemon=True)
+            renewing.start()
         yield frozenset(held)
     finally:
         ended.set()
+        if renewing is not None:
+            renewing.join()  # what it is about to write would stay
         for location in held:
-            _release(files, child(location, FILE), mine)
+            _release(files, location, mine)
 
 
 def _taken(files: Files, path: str, mine: str) -> bool:
@@ -81,7 +88,9 @@ def _void(files: Files, path: str) -> bool:
     return time.time() - status.modified / 1000 > LEASE_SECONDS
 
 
-def _release(files: Files, path: str, mine: str) -> None:
+def _release(files: Files, location: str, mine: str) -> None:
+    path = child(location, FILE)
     with suppress(Exception):  # it expires
         if files.read(path) == mine:
             files.delete([path])
+            beside.take_back_if_gone(files, location, FILE)

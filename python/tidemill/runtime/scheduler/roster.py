@@ -6,18 +6,18 @@ and among the amendments of views: only views that have one are opened again. So
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
 
 from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.errors import TidemillError
 from tidemill.runtime.run.failing import message
-from tidemill.runtime.scheduler.observer import Observer
 from tidemill.runtime.storage.files import Files, child, numbered
 from tidemill.runtime.storage.log import FOLDER as LOG
 from tidemill.runtime.view import catalog, notes, views
+from tidemill.runtime.view.arrivals import Outlook
 from tidemill.runtime.view.catalog import VIEW_PROPERTY, CatalogEntry
 from tidemill.runtime.view.definition import AMENDMENTS
 from tidemill.runtime.view.notes import NO_NOTE, Note
@@ -25,6 +25,7 @@ from tidemill.runtime.view.views import View
 
 LISTED_SHARE = 20.0
 """The catalog is asked again after so many times the time that it took to answer."""
+_LOG = logging.getLogger("tidemill.scheduler")
 
 
 @dataclass
@@ -32,6 +33,8 @@ class Seen:
     """A view as it was last seen. `note`: as the file has it, with what this process adds before it writes it.
 
     `amendment`: the number of its newest amendment. `written`: when the note was (by this machine's monotonic clock).
+    `unwritten`: the file does not have all of the note. `outlook`: of this view at its last run, once it was asked for;
+    another `Seen` begins without it.
     """
 
     entry: CatalogEntry
@@ -39,8 +42,8 @@ class Seen:
     amendment: int
     note: Note = NO_NOTE
     written: float = float("-inf")
-    cache: dict[str, Any] = field(default_factory=dict)
-    """What was made of this view and of its last run; another `Seen` begins without it."""
+    unwritten: bool = False
+    outlook: Outlook | None = None
 
     @property
     def location(self) -> str:
@@ -60,9 +63,9 @@ class Seen:
 class Roster:
     """The views of all databases of the catalog, or some of them."""
 
-    def __init__(self, jvm: Jvm, observer: Observer, only: Collection[tuple[str, ...]] | None = None) -> None:
+    def __init__(self, jvm: Jvm, only: Collection[tuple[str, ...]] | None = None) -> None:
         """`only`: qualified names; None: all."""
-        self._jvm, self._observer, self._only = jvm, observer, only
+        self._jvm, self._only = jvm, only
         self._files = Files(jvm)
         self._seen: dict[tuple[str, ...], Seen] = {}
         self._unreadable: dict[tuple[str, ...], str] = {}
@@ -81,7 +84,7 @@ class Roster:
         self._seen = dict(sorted(found.items()))
         for seen, note in zip(self.last, notes.read_each([s.view for s in self.last]), strict=True):
             # What this process has yet to write counts as well.
-            seen.note = Note(note.fired.then(seen.note.fired), note.failing, note.early)
+            seen.note = replace(note, fired=note.fired.then(seen.note.fired))
         return self.last
 
     @property
@@ -93,7 +96,12 @@ class Roster:
         if time.monotonic() < self._list_again:
             return self._entries
         began = time.monotonic()
-        found = (e for database in catalog.databases(self._jvm) for e in _views_in(self._jvm, database))
+        try:
+            found = catalog.everywhere(self._jvm)
+        except JvmFailure as failure:
+            if "NOT_FOUND" not in (failure.condition or ""):
+                raise
+            found = catalog.everywhere(self._jvm)  # a database was dropped just now
         self._entries = [e for e in found if self._only is None or e.name in self._only]
         took = time.monotonic() - began
         self._list_again = began + took * (1 + LISTED_SHARE)
@@ -117,21 +125,15 @@ class Roster:
         try:
             view = views.open_entry(self._jvm, entry)
             amendment = views.newest_amendment(view)
-        except (TidemillError, JvmFailure) as failure:
+        except Exception as failure:  # no view stops the others
             if self._unreadable.get(entry.name) != (text := message(failure)):
                 self._unreadable[entry.name] = text
-                self._observer.unreadable(".".join(entry.name), text)
+                where = None if isinstance(failure, (TidemillError, JvmFailure)) else failure
+                name = ".".join(entry.name)
+                _LOG.warning("%s cannot be opened, and is not refreshed: %s", name, text, exc_info=where)
             return None
         self._unreadable.pop(entry.name, None)
         before = self._seen.get(entry.name)
-        note = before.note if before is not None and self._still(entry) else NO_NOTE
-        return Seen(entry, view, amendment, note)
-
-
-def _views_in(jvm: Jvm, database: str) -> Sequence[CatalogEntry]:
-    try:
-        return catalog.views_in(jvm, (database,), None)
-    except JvmFailure as failure:
-        if "NOT_FOUND" in (failure.condition or ""):  # it was dropped just now
-            return ()
-        raise
+        if before is None or not self._still(entry):
+            return Seen(entry, view, amendment)
+        return Seen(entry, view, amendment, before.note, unwritten=before.unwritten)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from tidemill.bridge.jvm import Jvm, JvmFailure
@@ -13,9 +13,8 @@ from tidemill.errors import TidemillError
 from tidemill.runtime.before import sessions
 from tidemill.runtime.run.failing import message
 from tidemill.runtime.scheduler.clock import Clock, RealClock
-from tidemill.runtime.scheduler.observer import LogObserver, Observer
 from tidemill.runtime.scheduler.roster import Roster
-from tidemill.runtime.scheduler.ticks import Patience, Ticks
+from tidemill.runtime.scheduler.ticks import Ticks
 from tidemill.runtime.view import views
 from tidemill.runtime.view.history import RunRow
 
@@ -30,15 +29,16 @@ def run_once(
     jvm: Jvm,
     only: Collection[Sequence[str]] | None = None,
     clock: Clock | None = None,
-    observer: Observer | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> list[RunRow]:
     """Fires what is due now, of all views of the catalog or of those named, each at most once. Returns the rows of the
     runs, failed ones included, and of none that had nothing to do.
 
-    A view that is due because one that it reads was run just now is run, too. Raises TIDEMILL_NOT_FOUND and
-    TIDEMILL_NOT_AN_INCREMENTAL_VIEW for names.
+    A view that is due because one that it reads was run just now is run, too. `stop`: returns True once no more runs
+    are to begin. Raises TIDEMILL_NOT_FOUND and TIDEMILL_NOT_AN_INCREMENTAL_VIEW for names, and what keeps all views
+    from being run.
     """
-    ticks = _ticks(jvm, only, clock or RealClock(), observer or LogObserver(), lasting=False)
+    ticks = _ticks(jvm, only, clock or RealClock(), stop, lasting=False)
     found = _until_nothing_is_due(ticks)
     return [row for row in found if row.kind != "NO_DATA"]
 
@@ -54,12 +54,10 @@ def _until_nothing_is_due(ticks: Ticks) -> list[RunRow]:
 
 
 def _ticks(
-    jvm: Jvm, only: Collection[Sequence[str]] | None, clock: Clock, observer: Observer, *, lasting: bool
+    jvm: Jvm, only: Collection[Sequence[str]] | None, clock: Clock, stop: Callable[[], bool], *, lasting: bool
 ) -> Ticks:
     names = None if only is None else {views.entry(jvm, name).name for name in only}
-    settings = sessions.planner_settings(jvm)
-    patience = Patience(settings.retry_after, settings.most_failures)
-    return Ticks(jvm, Roster(jvm, observer, names), clock, observer, patience, lasting=lasting)
+    return Ticks(jvm, Roster(jvm, names), clock, lasting=lasting, stop=stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +76,14 @@ class Service:
     `ended`: set once the thread has ended. `failure`: the error that it ended with; None: none.
     """
 
-    def __init__(self, jvm: Jvm, span: Span, observer: Observer | None = None) -> None:
+    def __init__(self, jvm: Jvm, span: Span) -> None:
         """`jvm`: a session with the settings that count for all runs. Raises as `run_once` for names."""
         self._stop, self._now = threading.Event(), threading.Event()
         self._tag = f"tidemill-scheduler-{uuid.uuid4().hex[:8]}"
         self._jvm = jvm.clone({}).apart(self._now.is_set)
         self._span = span
         self._interval = sessions.planner_settings(jvm).scheduler_interval
-        self._ticks = _ticks(self._jvm, span.only, span.clock, observer or LogObserver(), lasting=True)
+        self._ticks = _ticks(self._jvm, span.only, span.clock, self._stop.is_set, lasting=True)
         self._properties = jvm.thread_properties()
         self._thread = threading.Thread(target=self._run, name="tidemill-scheduler", daemon=True)
         self.ended = threading.Event()
@@ -103,6 +101,11 @@ class Service:
             self._jvm.cancel(self._tag)
             self.ended.wait(grace + 10.0)
 
+    @property
+    def gone(self) -> bool:
+        """True if its Spark has been stopped: it fires nothing more, though it may not have noticed yet."""
+        return self._jvm.gone
+
     def _run(self) -> None:
         try:
             with self._jvm.in_thread(self._properties, self._tag):
@@ -110,7 +113,7 @@ class Service:
                     pass
                 self._ticks.settle()
         except Exception as failure:
-            if not (self._stop.is_set() or self._gone()):
+            if not (self._stop.is_set() or self.gone):
                 self.failure = failure
                 _LOG.exception("the scheduler has ended")
         finally:
@@ -120,13 +123,19 @@ class Service:
         """Runs what is due and waits for what comes next. Returns False at the end."""
         clock, until = self._span.clock, self._span.until
         began = clock.now()
+        if self.gone:  # nothing of what is due must count as failed
+            return False
         try:
             rows = _until_nothing_is_due(self._ticks) if clock.jumps else [row for _, row in self._ticks.tick()]
             following = self._ticks.next_after(clock.now())
-        except (TidemillError, JvmFailure) as failure:
-            if self._stop.is_set() or self._gone():
+        except Exception as failure:
+            if self._stop.is_set() or self.gone:
                 return False
-            _LOG.warning("the views could not be looked at; next time in %g s: %s", AGAIN_SECONDS, message(failure))
+            if clock.jumps:  # there is no later at which it may be otherwise
+                raise
+            where = None if isinstance(failure, (TidemillError, JvmFailure)) else failure
+            text = "the views could not be looked at; next time in %g s: %s"
+            _LOG.warning(text, AGAIN_SECONDS, message(failure), exc_info=where)
             clock.wait(clock.now() + AGAIN_SECONDS, self._stop)
             return True
         now = clock.now()
@@ -144,10 +153,3 @@ class Service:
         assert wake is not None, "a clock that jumps has an end or a next instant"
         clock.wait(wake if until is None else min(wake, until), self._stop)
         return True
-
-    def _gone(self) -> bool:
-        """Returns True if the session's Spark has been stopped."""
-        try:
-            return bool(self._jvm.session.sparkContext().isStopped())
-        except Exception:  # the JVM does not answer any more
-            return True

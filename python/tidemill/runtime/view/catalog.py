@@ -108,11 +108,6 @@ def lookup(jvm: Invoker, qualified: Sequence[str]) -> CatalogEntry | None:
     return None if answer is None else _entry(answer)
 
 
-def databases(jvm: Invoker) -> list[str]:
-    """Returns the names of the databases."""
-    return [str(name) for name in jvm.invoke("catalog", {"do": "databases"})]
-
-
 def views_in(jvm: Jvm, database: Sequence[str] | None, pattern: str | None) -> list[CatalogEntry]:
     """Returns the entries of views in a database (None: the current one) whose names match Spark's LIKE `pattern`.
 
@@ -137,6 +132,11 @@ def all_views(jvm: Jvm) -> list[CatalogEntry]:
     Raises TIDEMILL_CATALOG_UNSUPPORTED for a catalog that can have none.
     """
     qualify(jvm, ("any",))
+    return everywhere(jvm)
+
+
+def everywhere(jvm: Jvm) -> list[CatalogEntry]:
+    """Returns the entries of all views of the session catalog, by name, whatever the current catalog is."""
     return _listed(jvm, {"do": "list", "property": VIEW_PROPERTY, "everywhere": True})
 
 
