@@ -100,11 +100,19 @@ def _positive(text: str) -> int:
 
 
 def _add_run_options(run: argparse.ArgumentParser) -> None:
+    run.add_argument("--thrift", type=_port, metavar="PORT", help="serve JDBC sessions at this port of this machine")
+    run.add_argument("--connect", type=_port, metavar="PORT", help="serve sessions of Spark Connect at this port")
     run.add_argument("--once", action="store_true", help="fire what is due now, and end; 1 if a run failed")
     run.add_argument("--view", action="append", default=[], metavar="NAME", help="only this view; may be repeated")
     run.add_argument("--clock", metavar="TIME", help="a simulated clock that begins at this time: 2026-03-28T22:00")
     run.add_argument("--speed", type=_speed, metavar="N", help="seconds of that clock in one; without it, it jumps")
     run.add_argument("--until", metavar="TIME", help="the time of that clock at which the service ends")
+
+
+def _port(text: str) -> int:
+    if not (text.isdecimal() and 0 < int(text) < 65536):
+        raise argparse.ArgumentTypeError(f"{text} is no port, which is a number from 1 to 65535")
+    return int(text)
 
 
 def _speed(text: str) -> float:
@@ -115,6 +123,7 @@ def _speed(text: str) -> float:
 
 def run_schedules(arguments: argparse.Namespace, given: Mapping[str, str]) -> int:
     """Fires schedules in a session of this process, which is local unless `given` says otherwise."""
+    from tidemill.driver.doors import Doors
     from tidemill.driver.serve import Wanted, serve
 
     if (missing := no_java()) is not None:
@@ -127,27 +136,21 @@ def run_schedules(arguments: argparse.Namespace, given: Mapping[str, str]) -> in
         clock=arguments.clock,
         speed=arguments.speed,
         until=arguments.until,
+        doors=Doors(arguments.thrift, arguments.connect) if arguments.thrift or arguments.connect else None,
     )
     return serve(wanted)
 
 
 def run_calibration(output: Path, rounds: int, given: Mapping[str, str]) -> int:
     """Calibrates in a session of this process, which is local unless `given` says otherwise."""
-    import pyspark
     from pyspark.sql import SparkSession
 
     from tidemill.calibrate.command import calibrate
-    from tidemill.driver.attach import configure
+    from tidemill.driver.attach import own_session
 
     quiet = {"spark.ui.enabled": "false", PROGRESS: "false"}
     builder = SparkSession.Builder().appName("tidemill calibrate")
-    for name, value in {"spark.master": "local[*]", **quiet, **given}.items():
-        builder.config(name, value)
-    configure(builder)
-    # The jar is for exactly this Spark, whatever other one SPARK_HOME may name.
-    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = own_session(builder, {"spark.master": "local[*]", **quiet, **given})
     try:
         calibrate(spark, output, rounds)
     except OSError as error:

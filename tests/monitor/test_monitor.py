@@ -293,6 +293,7 @@ def test_a_line_is_one_line_whatever_is_in_it(value: str) -> None:
             assert json.loads(quoted) == value
 
 
+RUN = "point=1 trigger=MANUAL kind=FULL started_at=0.0"
 PROGRAM = """
 import logging
 from tidemill.monitor.observer import Observers, RunReport
@@ -328,4 +329,9 @@ def test_the_environment_asks_for_lines() -> None:
     assert text.startswith("INFO tidemill: run of view=v ")
     (document,) = printed(f"{basic}; logging.getLogger('tidemill').setLevel('DEBUG')", TIDEMILL_LOG="json")
     assert json.loads(document.removeprefix("INFO tidemill: "))["run"] == 3
+    show = "from tidemill.monitor import run_log; run_log.show('%(levelname)s %(name)s: %(message)s')"
+    before = f"{show}; logging.getLogger('tidemill.scheduler').warning('v failed')"
+    assert printed(before) == ["WARNING tidemill.scheduler: v failed", "INFO tidemill: run of view=v run=3 " + RUN]
+    warning, document = printed(before, TIDEMILL_LOG="json")
+    assert (warning, json.loads(document)["run"]) == ("WARNING tidemill.scheduler: v failed", 3)
     assert {*printed(TIDEMILL_LOG="yaml")} == {"Tidemill: TIDEMILL_LOG=yaml counts for nothing: it is text or json"}

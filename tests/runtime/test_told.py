@@ -178,7 +178,7 @@ def test_the_setting_of_the_monitor(spark: SparkSession, sales: str, caplog: pyt
         session = Session()
 
     endpoint._watched = False
-    endpoint._watch(Caller())  # type: ignore[arg-type]  # all that it needs
+    endpoint.watch(Caller())  # type: ignore[arg-type]  # all that it needs
     try:
         (address,) = [record.args for record in caplog.records if "health and metrics are at" in record.msg]
         assert isinstance(address, tuple)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -17,6 +22,9 @@ from tidemill.driver import serve
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 CONFS = ("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2", "--master", "local[2]")
+with socket.create_server(("127.0.0.1", 0)) as probe:
+    PORT = probe.getsockname()[1]
+    """A port that was free just now."""
 PROGRAM = Path(sys.executable).with_name("tidemill")
 
 
@@ -35,7 +43,7 @@ def sql(folder: Path, *statements: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A working directory with a table, a view of every minute, and data that came since; its creation is long ago."""
+    """A working directory with a table, a view of every hour that is two hours old, and data that came since."""
     sql(
         tmp_path,
         "CREATE TABLE t (k INT) USING parquet",
@@ -71,11 +79,20 @@ def test_once_and_once_more(folder: Path) -> None:
     assert "TIDEMILL_NOT_FOUND" in unknown.stderr
 
 
+def health() -> dict[str, Any]:
+    """What the service serves."""
+    with urlopen(f"http://127.0.0.1:{PORT}/health") as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
 @pytest.fixture
 def service(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A service over the folder that has fired what was due."""
+    """A service over the folder that has fired what was due. Its log is JSON, and it serves health at `PORT`."""
+    command = [str(PROGRAM), "run", *CONFS, "--conf", f"spark.tidemill.monitor.port={PORT}"]
+    environment = {**os.environ, "TIDEMILL_LOG": "json"}
     with subprocess.Popen(
-        [PROGRAM, "run", *CONFS], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
     ) as process:
         limit = time.monotonic() + 240
         while len(runs(folder)) < 2 and process.poll() is None and time.monotonic() < limit:
@@ -86,6 +103,10 @@ def service(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_a_service_ends_when_it_is_told_to(folder: Path, service: subprocess.Popen[str]) -> None:
     assert [r["trigger"] for r in runs(folder)] == ["CREATE", "SCHEDULE"]
+    limit = time.monotonic() + 60
+    while not (views := health()["views"]) and time.monotonic() < limit:
+        time.sleep(0.5)
+    assert (views["spark_catalog.default.v"]["run"], views["spark_catalog.default.v"]["lag_seconds"]) == (1, 0)
     # The metastore is the service's: another process is told so.
     other = tidemill(folder, "run", "--once")
     assert other.returncode == 1
@@ -93,6 +114,9 @@ def test_a_service_ends_when_it_is_told_to(folder: Path, service: subprocess.Pop
     assert "spark.tidemill.scheduler.enabled=true" in other.stderr
     service.send_signal(signal.SIGTERM)
     assert service.wait(60) == 0
+    assert service.stdout is not None
+    lines = [line for line in service.stdout if line.startswith("{")]
+    assert [json.loads(line)["trigger"] for line in lines] == ["SCHEDULE"]
     assert not list(folder.glob("spark-warehouse/v/_tidemill/scheduler/holder.json"))
     # Another one goes on where it was.
     again = tidemill(folder, "run", "--once")
@@ -108,13 +132,15 @@ def test_killed_and_begun_again(folder: Path, service: subprocess.Popen[str]) ->
 
 
 def test_a_rehearsal(folder: Path) -> None:
-    """A simulated week with nothing to do fires each point once: there is nothing to see but the note."""
-    done = tidemill(folder, "run", "--clock", "2026-03-28T22:30", "--until", "2026-03-29T04:00")
+    """A simulated week fires each hour: the first has something to do, and the note has the last."""
+    start = datetime(2026, 3, 28, 22, 30, tzinfo=UTC).timestamp()
+    done = tidemill(folder, "run", "--clock", "2026-03-28T22:30+00:00", "--until", "2026-04-04T22:30+00:00")
     assert done.returncode == 0, done.stderr
     assert [r["trigger"] for r in runs(folder)] == ["CREATE", "SCHEDULE"]
     note = json.loads(next(folder.glob("spark-warehouse/v/_tidemill/scheduler/note.json")).read_text())
     (name,) = note["fired"]["instants"]
-    assert name.startswith("simulated from ")
+    assert name == f"simulated from {start:.0f}"
+    assert list(note["fired"]["instants"][name].values()) == [start + 7 * 24 * 3600]
 
 
 @pytest.mark.parametrize(
@@ -155,3 +181,46 @@ def test_a_shell_fires_schedules(tmp_path: Path) -> None:
             time.sleep(0.5)
         shell.kill()
     assert [r["trigger"] for r in runs(tmp_path)] == ["CREATE", "SCHEDULE"]
+
+
+DRIVER = """
+import time
+import tidemill
+from pyspark.sql import SparkSession
+
+def session():
+    builder = tidemill.configure(SparkSession.Builder().master("local[2]").config(map=CONFS))
+    return builder.getOrCreate()
+
+def fires(spark, view):
+    spark.sql(f"CREATE TABLE {view}_t (k INT) USING parquet")
+    spark.sql(f"CREATE INCREMENTAL VIEW {view} SCHEDULE (EVERY 1 SECONDS) AS SELECT k FROM {view}_t")
+    spark.sql(f"INSERT INTO {view}_t VALUES (1)")
+    limit = time.monotonic() + 60
+    while len(found := spark.sql(f"SHOW REFRESHES IN {view}").collect()) < 2:
+        assert time.monotonic() < limit
+        time.sleep(0.2)
+    print(view, [row.trigger for row in found], flush=True)
+
+CONFS = {
+    "spark.tidemill.scheduler.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.warehouse.dir": "warehouse",
+}
+spark = session()
+fires(spark, "v")
+spark.stop()
+spark = session()
+fires(spark, "w")
+spark.stop()
+"""
+
+
+def test_each_application_of_a_process_fires_schedules(tmp_path: Path) -> None:
+    """The service of the one that has ended is asleep when the next one begins."""
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["v ['SCHEDULE', 'CREATE']", "w ['SCHEDULE', 'CREATE']"]

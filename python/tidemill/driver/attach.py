@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +87,34 @@ def attach(session: SparkSession) -> None:
     gateway.__dict__["_tidemill_endpoint"] = endpoint
     endpoint.interrupts.install()
     _schedule(endpoint, session)
+
+
+def own_session(
+    builder: SparkSession.Builder, settings: Mapping[str, str], formats: Iterable[str] = ()
+) -> SparkSession:
+    """Starts the session of a program of Tidemill's own, with Tidemill and these settings. Spark logs only errors."""
+    import pyspark
+
+    for name, value in settings.items():
+        builder.config(name, value)
+    configure(builder, formats)
+    # The jar is for exactly this Spark, whatever other one SPARK_HOME may name.
+    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def watch(session: SparkSession) -> None:
+    """Serves health and metrics of this process from now on, if the session's settings ask for that.
+
+    Raises TIDEMILL_INVALID_SETTING.
+    """
+    from pyspark import SparkContext
+
+    jvm = jvm_of(session)
+    endpoint: Endpoint = SparkContext._gateway.__dict__["_tidemill_endpoint"]
+    endpoint.watch(jvm)
 
 
 def _schedule(endpoint: Endpoint, session: SparkSession) -> None:

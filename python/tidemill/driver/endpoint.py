@@ -43,12 +43,13 @@ class Endpoint:
         self.monitor: Monitor | None = None
         OBSERVERS.attach(asked_for())
         self._service: Service | None = None
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
 
     def schedule(self, session: JavaObject) -> bool:
         """Fires the schedules of the session's application from now on, if it is to; returns whether it does.
 
-        They are fired until the application ends. Further calls change nothing.
+        They are fired until the application ends. Further calls change nothing, unless the service has ended, or its
+        Spark has: another application of the same process has a service of its own. Serves health and metrics, too.
         """
         from tidemill.runtime.before.sessions import planner_settings
         from tidemill.runtime.scheduler.clock import RealClock
@@ -58,7 +59,8 @@ class Endpoint:
         with self._guard:
             if not planner_settings(jvm).scheduler_enabled:
                 return False
-            if self._service is None or self._service.ended.is_set():
+            self.watch(jvm)
+            if self._service is None or self._service.ended.is_set() or self._service.gone:
                 self._service = Service(jvm, Span(RealClock()))
                 self._service.start()
             return True
@@ -104,14 +106,21 @@ class Endpoint:
         from tidemill.runtime.statements.dispatch import execute
 
         if not self._watched:
-            self._watch(jvm)
+            self.watch(jvm)
         return execute(jvm, statement, sql)
 
-    def _watch(self, jvm: Jvm) -> None:
-        """Serves health and metrics if the settings ask for that. Raises TIDEMILL_INVALID_SETTING."""
-        port = monitor_port(str(jvm.session.conf().get(MONITOR_PORT, "")))
-        self._watched = True
-        if port is not None and self.monitor is None:
+    def watch(self, jvm: Jvm) -> None:
+        """Serves health and metrics from now on if the settings ask for that. Further calls change nothing.
+
+        Raises TIDEMILL_INVALID_SETTING.
+        """
+        with self._guard:
+            if self._watched:
+                return
+            port = monitor_port(str(jvm.session.conf().get(MONITOR_PORT, "")))
+            self._watched = True
+            if port is None or self.monitor is not None:
+                return
             from tidemill.monitor.server import Monitor  # with the library of metrics, which others need not load
 
             try:

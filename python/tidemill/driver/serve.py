@@ -1,9 +1,10 @@
-"""`tidemill run`: fires schedules as a service, or once, in a session of its own with the Hive metastore."""
+"""`tidemill run`: fires schedules as a service, or once, in a session of its own with the Hive metastore.
+
+The service may serve sessions of other programs, too.
+"""
 
 from __future__ import annotations
 
-import logging
-import os
 import signal
 import sys
 import threading
@@ -11,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidemill.driver.doors import Doors, without_variables
 from tidemill.errors import TidemillError
+from tidemill.monitor import run_log
 from tidemill.points import name_parts
 
 if TYPE_CHECKING:
@@ -29,13 +31,15 @@ BOOTED = "XSDB6"
 """The state of Derby's error for a database that another process has opened."""
 HELD = """the metastore in the working directory (metastore_db) is open in another process, and its database, the
 embedded Derby, takes one process at a time. Either end that process (a `tidemill sql`, a notebook or another
-`tidemill run`), or have it fire the schedules itself with --conf spark.tidemill.scheduler.enabled=true, or use a
-metastore that several processes can open: see docs/schedules.md, "Several processes\""""
+`tidemill run`), or have it fire the schedules itself with --conf spark.tidemill.scheduler.enabled=true, or have
+`tidemill run` serve the sessions with --thrift PORT or --connect PORT, or use a metastore that several processes can
+open: see docs/schedules.md, "Several processes\""""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The options of `tidemill run`. `views`: names as SQL writes them; none: all. Times are as they were given."""
+    """The options of `tidemill run`. `views`: names as SQL writes them; none: all. Times are as they were given.
+    `doors`: servers for other programs; None: none."""
 
     formats: Sequence[str] = ()
     settings: Mapping[str, str] | None = None
@@ -44,14 +48,14 @@ class Wanted:
     clock: str | None = None
     speed: float | None = None
     until: str | None = None
+    doors: Doors | None = None
 
 
 def serve(wanted: Wanted) -> int:
     """Runs the command. Returns its exit status: 0, 1 if a run failed or the service did, 2 for wrong options."""
     if (reason := _contradiction(wanted)) is not None:
         return _told(reason, 2)
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("tidemill.scheduler").setLevel(logging.INFO)
+    run_log.show("%(asctime)s %(levelname)s %(name)s: %(message)s")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -76,6 +80,8 @@ def _contradiction(wanted: Wanted) -> str | None:
         return "a clock without --speed jumps from point to point: say --until when it ends"
     if wanted.once and (wanted.speed is not None or wanted.until is not None):
         return "--once looks at one moment: --speed and --until have no meaning"
+    if wanted.once and wanted.doors is not None:
+        return "--once ends with the last run: --thrift and --connect have no meaning"
     for text in filter(None, (wanted.clock, wanted.until)):
         try:
             datetime.fromisoformat(text)
@@ -85,28 +91,25 @@ def _contradiction(wanted: Wanted) -> str | None:
 
 
 def _session(wanted: Wanted) -> SparkSession:
-    import pyspark
     from pyspark.sql import SparkSession
 
-    from tidemill.driver.attach import SCHEDULER, configure
+    from tidemill.driver.attach import SCHEDULER, own_session
 
     builder = SparkSession.Builder().appName("tidemill run").enableHiveSupport()
-    quiet = {"spark.ui.showConsoleProgress": "false"}
-    for name, value in {**quiet, **(wanted.settings or {}), SCHEDULER: "false"}.items():
-        builder.config(name, value)
-    configure(builder, wanted.formats)
-    # The jar is for exactly this Spark, whatever other one SPARK_HOME may name.
-    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    given = {"spark.ui.showConsoleProgress": "false", **(wanted.settings or {})}
+    if wanted.doors is not None:
+        without_variables()
+        given |= wanted.doors.settings(given)
+    spark = own_session(builder, {**given, SCHEDULER: "false"}, wanted.formats)
     spark.sql("SHOW DATABASES").collect()  # opens the metastore
     return spark
 
 
 def _served(spark: SparkSession, wanted: Wanted, stop: threading.Event) -> int:
-    from tidemill.driver.attach import jvm_of
+    from tidemill.driver.attach import jvm_of, watch
 
     jvm = jvm_of(spark)
+    watch(spark)
     names = [name_parts(name) for name in wanted.views] or None
     clock = _clock(spark, wanted)
     if wanted.once:
@@ -115,32 +118,35 @@ def _served(spark: SparkSession, wanted: Wanted, stop: threading.Event) -> int:
 
     until = None if wanted.until is None else _time(spark, wanted.until)
     service = Service(jvm, Span(clock, names, until))
-    service.start()
-    print("tidemill run: firing schedules", flush=True)
-    while not (service.ended.wait(0.2) or stop.is_set()):
-        pass
-    service.stop(GRACE)
+    with (wanted.doors or Doors()).opened(spark) as told:
+        service.start()
+        print("tidemill run:", ", ".join(("firing schedules", *told)), flush=True)
+        while not (service.ended.wait(0.2) or stop.is_set()):
+            pass
+        service.stop(GRACE)
     return 0 if service.failure is None else _told(_reason(service.failure), 1)
 
 
 def _once(
     spark: SparkSession, jvm: Jvm, names: Sequence[tuple[str, ...]] | None, clock: Clock, stop: threading.Event
 ) -> int:
-    """Fires what is due. A signal cancels the run at hand, which leaves nothing behind, and no other begins."""
+    """Fires what is due. After a signal no run begins. Those under way have `GRACE` seconds to end, then they are
+    cancelled, which leaves nothing behind."""
     from tidemill.runtime.scheduler.service import run_once
     from tidemill.sql import readable
 
-    ended = threading.Event()
+    ended, now = threading.Event(), threading.Event()
 
     def cancel() -> None:
         while not ended.wait(0.1):
             if stop.is_set() and not ended.wait(GRACE):
+                now.set()
                 spark.sparkContext.cancelAllJobs()
                 return
 
     threading.Thread(target=cancel, name="tidemill-stop", daemon=True).start()
     try:
-        rows = run_once(jvm.apart(stop.is_set), names, clock)
+        rows = run_once(jvm.apart(now.is_set), names, clock, stop.is_set)
     finally:
         ended.set()
     zone = str(spark.conf.get("spark.sql.session.timeZone"))

@@ -85,3 +85,22 @@ def asked_for() -> RunLog:
     if not _LOG.hasHandlers():
         _LOG.addHandler(logging.StreamHandler())
     return RunLog("json" if wanted == "json" else "text")
+
+
+def show(format: str) -> None:  # noqa: A002  # as above
+    """Shows the log of a program whose log it is, on the standard error: records from INFO on, each as `format` says.
+
+    Where the environment asks for JSON, lines of runs are the bare documents.
+    """
+    logging.basicConfig(format=format)
+    _LOG.setLevel(logging.INFO)
+    if os.environ.get(VARIABLE) == "json":
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(lambda record: not _of_run(record))
+        bare = logging.StreamHandler()
+        bare.addFilter(_of_run)
+        _LOG.addHandler(bare)
+
+
+def _of_run(record: logging.LogRecord) -> bool:
+    return hasattr(record, LOGGER)

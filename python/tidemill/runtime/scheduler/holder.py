@@ -19,10 +19,10 @@ from contextlib import contextmanager, suppress
 from py4j.java_gateway import JavaObject
 
 from tidemill.bridge.jvm import Jvm
-from tidemill.runtime.storage import liveness
+from tidemill.runtime.storage import beside, liveness
 from tidemill.runtime.storage.files import Files, child
 from tidemill.runtime.storage.small import readable
-from tidemill.runtime.view import beside
+from tidemill.runtime.view.definition import VIEW_FILE
 from tidemill.runtime.view.notes import FOLDER
 
 FILE = f"{FOLDER}/holder.json"
@@ -93,4 +93,4 @@ def _release(files: Files, location: str, mine: str) -> None:
     with suppress(Exception):  # it expires
         if files.read(path) == mine:
             files.delete([path])
-            beside.take_back_if_gone(files, location, FILE)
+            beside.take_back_if_gone(files, location, VIEW_FILE, FILE)

@@ -19,9 +19,9 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
+from tidemill.runtime.storage import beside
 from tidemill.runtime.storage.files import Files, child
 from tidemill.runtime.storage.small import readable
-from tidemill.runtime.view import beside
 from tidemill.runtime.view.definition import VIEW_FILE
 from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.views import View
@@ -48,7 +48,7 @@ def note(view: View, row: RunRow) -> None:
             return
         rows = [{"id": view.definition.id, **row.to_json()}, *_stored(text)]
         files.write(child(location, FILE), _text(rows[:MOST]))
-        beside.take_back_if_gone(files, location, FILE)
+        beside.take_back_if_gone(files, location, VIEW_FILE, FILE)
 
 
 def noted(view: View) -> list[RunRow]:

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from tidemill.runtime.storage import beside
 from tidemill.runtime.storage.files import child
 from tidemill.runtime.storage.small import readable
-from tidemill.runtime.view import beside
+from tidemill.runtime.view.definition import VIEW_FILE
 from tidemill.runtime.view.fired import NOTHING_FIRED, REAL, Fired
 from tidemill.runtime.view.views import View
 
@@ -123,7 +124,7 @@ def _of(view: View, text: str | None) -> Note:
 def write(view: View, note: Note) -> None:
     """Writes the note over, unless the view is gone."""
     text = json.dumps({"id": view.definition.id, **note.to_json()}, ensure_ascii=False)
-    beside.write(view.files, view.location, FILE, text, lasting=False)
+    beside.write(view.files, view.location, VIEW_FILE, FILE, text, lasting=False)
 
 
 def forgive(view: View) -> None:

@@ -61,6 +61,7 @@ private[spark] object ParserProxy {
 class ParserCalls(session: SparkSession, delegate: ParserInterface) {
 
   def call(number: Int, args: Array[AnyRef]): AnyRef = {
+    ThreadClasses.find(session)
     val method = ParserProxy.method(number)
     method.getName match {
       case "parsePlan" if owned(args) => Statement.parse(session, delegate, text(args))

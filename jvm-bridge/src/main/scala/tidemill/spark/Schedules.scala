@@ -12,7 +12,8 @@ import org.apache.spark.sql.SparkSession
  * Has the planner fire the schedules of views, where `spark.tidemill.scheduler.enabled` says so.
  *
  * A Python driver that was set up by `tidemill.configure` does so by itself. Elsewhere nobody may ever send one of
- * Tidemill's statements, so a thread starts the planner's process, and starts it again if it has died.
+ * Tidemill's statements, so a thread starts the planner's process, and starts it again if it has died. It asks for the
+ * schedules to be fired again and again, so that they are if something has ended that.
  */
 private[spark] object Schedules extends Logging {
 
@@ -53,20 +54,19 @@ private[spark] object Schedules extends Logging {
     } finally synchronized { watching = false }
 
   /**
-   * Keeps the planner's process alive as long as the application is, unless a driver is the planner, and tells each
-   * that is new to fire schedules.
+   * Keeps the planner's process alive as long as the application is, unless a driver is the planner, and has it fire
+   * schedules. To be asked for what it does already changes nothing.
    */
   private def keep(session: SparkSession): Unit = {
-    var told = Option.empty[PlannerEndpoint]
+    var told = Option.empty[String]
     while (!Planner.isAttached && !session.sparkContext.isStopped) {
-      try {
-        val endpoint = PlannerProcess.endpoint(session)
-        if (!told.exists(_ eq endpoint)) {
-          val answer = endpoint.call(session, "schedule", compact(render("sql" -> "")))
-          if (!answer.startsWith("{\"ok\"")) logWarning(s"schedules are not fired: $answer")
-          told = Some(endpoint)
-        }
-      } catch { case NonFatal(e) => logWarning(s"schedules are not fired: ${e.getMessage}") }
+      val reason =
+        try {
+          val answer = PlannerProcess.endpoint(session).call(session, "schedule", compact(render("sql" -> "")))
+          if (answer.startsWith("{\"ok\"")) None else Some(answer)
+        } catch { case NonFatal(e) => Some(String.valueOf(e.getMessage)) }
+      if (reason != told) reason.foreach(text => logWarning(s"schedules are not fired: $text"))
+      told = reason
       Thread.sleep(AgainMillis)
     }
   }
