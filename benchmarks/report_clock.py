@@ -30,7 +30,7 @@ MEANING = 'CPU is that of the planner and of its JVM, with jobs; "each" are the\
 def sections(figures: Sequence[Figures], note: str) -> Iterator[tuple[str, list[str]]]:
     """Per part that was run its name and lines; `note`: how and where it was measured."""
     for part, title, columns in (
-        ("tick", "A tick over a thousand views", TICK),
+        ("tick", "A tick over many views", TICK),
         ("logs", "Ticks over logs of any length", LOGS),
         ("follow", "Ten minutes behind another process", FOLLOW),
     ):
