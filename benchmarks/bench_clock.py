@@ -31,7 +31,6 @@ from tests.log_of_a_year import grow
 from tidemill.driver.attach import jvm_of
 from tidemill.runtime.scheduler import service
 from tidemill.runtime.scheduler.clock import RealClock, SimulatedClock
-from tidemill.runtime.scheduler.observer import LogObserver
 from tidemill.runtime.scheduler.service import Service, Span
 from tidemill.runtime.scheduler.ticks import Ticks
 
@@ -72,9 +71,7 @@ class Scheduler:
     @staticmethod
     def begun(spark: SparkSession, start: float = START) -> Scheduler:
         clock = SimulatedClock(start)
-        return Scheduler(
-            spark, service._ticks(jvm_of(spark).clone({}), None, clock, LogObserver(), lasting=True), clock
-        )
+        return Scheduler(spark, service._ticks(jvm_of(spark).clone({}), None, clock, lasting=True), clock)
 
     def measured(self, rows: int, times: int, before: Callable[[], object] = lambda: None) -> dict[str, float]:
         """The mean of what a tick takes in which so many views are run: wall and CPU milliseconds, and Spark jobs.

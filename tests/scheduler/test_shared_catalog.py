@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 DRIVER = ("org.postgresql", "postgresql", "42.7.7")
 PROGRAM = Path(sys.executable).with_name("tidemill")
 ROUNDS = 3
+INSTALL_SECONDS = 120
 
 WRITER = """
 import json, sys, time
@@ -61,12 +62,23 @@ def binaries() -> Path:
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         pytest.skip("PostgreSQL is not installed, and only root on a Debian can install it")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    said = ""
     for command in ("update", "install --yes --no-install-recommends postgresql"):
-        done = subprocess.run(
-            ["apt-get", *command.split()], env=environment, capture_output=True, text=True, check=False
-        )
+        try:
+            done = subprocess.run(
+                ["apt-get", *command.split()],
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=INSTALL_SECONDS,
+            )
+            said = done.stderr.strip()[-200:]
+        except subprocess.TimeoutExpired:
+            said = f"{command.split()[0]} took more than {INSTALL_SECONDS} s"
+            break
     if (found := _binaries()) is None:
-        pytest.skip(f"PostgreSQL is not installed, and its package could not be: {done.stderr.strip()[-200:]}")
+        pytest.skip(f"PostgreSQL is not installed, and its package could not be: {said}")
     return found
 
 
