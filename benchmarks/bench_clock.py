@@ -71,7 +71,9 @@ class Scheduler:
     @staticmethod
     def begun(spark: SparkSession, start: float = START) -> Scheduler:
         clock = SimulatedClock(start)
-        return Scheduler(spark, service._ticks(jvm_of(spark).clone({}), None, clock, lasting=True), clock)
+        return Scheduler(
+            spark, service._ticks(jvm_of(spark).clone({}), None, clock, lambda: False, lasting=True), clock
+        )
 
     def measured(self, rows: int, times: int, before: Callable[[], object] = lambda: None) -> dict[str, float]:
         """The mean of what a tick takes in which so many views are run: wall and CPU milliseconds, and Spark jobs.
