@@ -8,7 +8,7 @@ of which more and more are deletes. Each view is verified after each refresh.
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from statistics import median
 from typing import Any
 
@@ -18,7 +18,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks import changes, texts
 from benchmarks.data import BUILD, load_delta, tpch_files
-from benchmarks.harness import ROUNDS, SCALE, WARM_UP, fresh_session, result
+from benchmarks.harness import ROUNDS, SCALE, WARM_UP, fresh_session, result, settle
 from tidemill.calibrate.measure import Measure
 
 FOLDER = BUILD / "bench" / "iqp"
@@ -40,6 +40,11 @@ def spark() -> Iterator[SparkSession]:
             recomputed(session, number)
     yield session
     session.stop()
+
+
+def changed(spark: SparkSession, statements: Iterable[str]) -> None:
+    changes.apply(spark, statements)
+    settle(spark)
 
 
 def recomputed(spark: SparkSession, number: int) -> float:
@@ -77,7 +82,7 @@ def test_budgets(benchmark: BenchmarkFixture, spark: SparkSession, number: int) 
         create(spark, name, number, f"STATE BUDGET '{budget}'")
     names, rows, full = [*budgets, free], dict[str, list[Row]](), []
     for n in range(ROUNDS + 1):
-        changes.apply(spark, changes.change_f(200 + n, CHANGE))
+        changed(spark, changes.change_f(200 + n, CHANGE))
         cost = recomputed(spark, number)
         for name in names:
             rows.setdefault(name, []).append(refreshed(spark, name))
@@ -114,7 +119,7 @@ def test_cleaning(benchmark: BenchmarkFixture, spark: SparkSession) -> None:
         rows: dict[str, list[Row]] = {"told": [], "untold": []}
         full = []
         for n in range(ROUNDS + 2):
-            changes.apply(spark, [changes.update(changes.TABLES[cleaned], 300 + n, CHANGE)])
+            changed(spark, [changes.update(changes.TABLES[cleaned], 300 + n, CHANGE)])
             full.append(recomputed(spark, CLEANED_QUERY))
             for name, found in rows.items():
                 found.append(refreshed(spark, name))
@@ -143,7 +148,7 @@ def test_deletes(benchmark: BenchmarkFixture, spark: SparkSession, number: int) 
         for again in range(ROUNDS + 1):
             seed = 400 + 10 * n + again
             some = [*changes.inserts(seed, CHANGE * (1 - share))] if share < 1 else []
-            changes.apply(spark, [*some, *(changes.deletes(seed + 5, CHANGE * share) if share else [])])
+            changed(spark, [*some, *(changes.deletes(seed + 5, CHANGE * share) if share else [])])
             full.append(recomputed(spark, number))
             cpu.append(refreshed(spark, name).cpu_ms)
         figures.append(
