@@ -100,16 +100,22 @@ class Past:
 
     def unpaid(self, bare: float, noise: float) -> bool:
         """True if the view's states do not pay at its present size: its last incremental runs took at least twice what
-        a full run that keeps none would, by its estimate `bare`, and more by `noise`.
+        a full run that keeps none would, by its estimate `bare`, and more by `noise`. Small runs, whose estimates tell
+        little, count only if full ones were measured, too.
 
-        >>> slow = Past([PastRun("INCREMENTAL", 200, 210)] * 3)
-        >>> slow.unpaid(50, 100), slow.unpaid(150, 100), Past(slow.runs[:2]).unpaid(50, 100)
+        >>> slow = Past([PastRun("INCREMENTAL", 700, 720)] * 3)
+        >>> slow.unpaid(300, 100), slow.unpaid(500, 100), Past(slow.runs[:2]).unpaid(300, 100)
         (True, False, False)
+        >>> small = [PastRun("INCREMENTAL", 200, 210)] * 3
+        >>> Past(small).unpaid(50, 100), Past([*small, *[PastRun("FULL", 50, 60)] * 2]).unpaid(50, 100)
+        (False, True)
         """
         took = [run.measured for run in self.runs if run.kind == "INCREMENTAL" and not run.cold][:LATEST]
         full = [run.measured / run.estimated for run in self.runs if run.kind == "FULL" and run.estimated > 0][:LATEST]
         likely = bare * max(1.0, median(full)) if full else bare
-        return len(took) > SURE and median(took) > max(likely / HALF, likely + noise)
+        if len(took) <= SURE or (median(took) < LEAST and len(full) < SURE):
+            return False
+        return median(took) > max(likely / HALF, likely + noise)
 
     def _counting(self, estimates: dict[Way, float]) -> dict[Way, list[PastRun]]:
         """Of each kind the latest runs with estimates like this one: warm ones, or cold ones if both kinds have these
