@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from tidemill.bridge.jvm import Jvm, JvmFailure
+from tidemill.bridge.jvm import Jvm
 from tidemill.errors import TidemillError
 from tidemill.runtime.scheduler.progress import progress
 from tidemill.runtime.view.arrivals import Arrived, ArrivedRows, ObservedRun, Outlook, source_named
@@ -58,14 +58,14 @@ def present_marks(jvm: Jvm, views: Iterable[View]) -> Marks:
     try:
         found = pin(jvm, list(tables.values())) if tables else []
         return {table: mark(pinned.position) for table, pinned in zip(tables, found, strict=True)}
-    except (TidemillError, JvmFailure):
+    except Exception:  # no table stops the others
         return _marks_of_each(jvm, tables)
 
 
 def _marks_of_each(jvm: Jvm, tables: Mapping[str, Source]) -> Marks:
     marks = {}
     for table, source in tables.items():
-        with suppress(TidemillError, JvmFailure):
+        with suppress(Exception):
             marks[table] = mark(pin(jvm, [source])[0].position)
     return marks
 
