@@ -233,3 +233,40 @@ def test_nothing_is_held_back_beyond_the_budget(
             row = refresh(name)
             assert row.state_bytes <= {"0": 0, "2KB": 2048, "1GB": 1 << 30}[budget]
             assert verified(spark, name)
+
+
+def test_early_work_without_room_is_undone(
+    spark: SparkSession, view: Callable[..., str], refresh: Callable[..., Row]
+) -> None:
+    """The state fits as it is, but not with what an early run would add; nothing of that stays."""
+    name = view("SCHEDULE (AT '12:00' COST 0.01 NO OUTPUT, AT '24:00') STATE BUDGET '1GB'", NET)
+    room = history(spark, name)[0].state_bytes
+    assert room > 0
+    location = next(r.data_type for r in describe(spark, name) if r.col_name == "Location").removeprefix("file:")
+    before = state_files(location)
+    spark.sql(f"ALTER INCREMENTAL VIEW {name} SET STATE BUDGET '{room}'")
+    change(spark, 31)
+    early = refresh(name, "AT 1")
+    assert (early.kind, early.state_bytes) == ("PARTIAL", room)
+    assert early.jobs > 0  # it was tried
+    assert [r.data_type for r in describe(spark, name) if r.col_name == "Given Up"] == ["early work"]
+    assert state_files(location) == before
+    assert refresh(name).state_bytes <= room
+    assert verified(spark, name)
+
+
+def test_a_point_without_work_gives_up_what_has_no_room(
+    spark: SparkSession, view: Callable[..., str], refresh: Callable[..., Row]
+) -> None:
+    name = view("SCHEDULE (AT '12:00' NO OUTPUT, AT '24:00') STATE BUDGET '1GB'", NET)
+    assert history(spark, name)[0].state_bytes > 0
+    spark.sql(f"ALTER INCREMENTAL VIEW {name} SET STATE BUDGET '0'")
+    change(spark, 32)
+    early = refresh(name, "AT 1")
+    assert (early.kind, early.state_bytes) == ("PARTIAL", 0)
+    assert refresh(name).state_bytes == 0
+    assert verified(spark, name)
+
+
+def state_files(location: str) -> list[str]:
+    return sorted(p for p in files_under(location) if "/state/" in p or "/delta/" in p)

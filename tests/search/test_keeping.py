@@ -53,6 +53,8 @@ QUERIES = {
     ),
     "some customers": over(GROUPS, over(ALL, ORDERS, LINES, over("filter [(#7 = 3)]", CUSTOMERS))),
 }
+GAP = 1.05
+"""Largest cost of what the search finds without trying all sets, as a share of the best."""
 UNHURRIED = PlannerSettings(time_limit=60.0)
 
 
@@ -74,13 +76,19 @@ def test_no_other_states_are_better(query: str) -> None:
     names = sorted({c.name for c in scenarios[0].space.candidates})
     every = [frozenset(some) for number in range(len(names) + 1) for some in combinations(names, number)]
     assert found.names == min(every, key=lambda some: cost_of(scenarios, prices, some))
-    assert found.cost == cost_of(scenarios, prices, found.names)
 
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=list(QUERIES))
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.6, 0.9])
-def test_no_other_states_within_the_budget_are_better(query: str, share: float) -> None:
-    """Also where the budget holds only a part of what would be kept without it."""
+@pytest.mark.parametrize("every_set", [True, False])
+def test_no_other_states_within_the_budget_are_better(
+    query: str, share: float, every_set: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the budget holds only a part of what would be kept without it. With more candidates than all of whose
+    sets are tried, prices of a byte and single steps find a set that is nearly as good."""
+    if not every_set:
+        monkeypatch.setattr(keeping, "FEW", 0)
+        monkeypatch.setattr(keeping, "FEW_WITHIN", 0)
     tried: list[tuple[Sequence[Scenario], Prices, Room, Weighed]] = []
 
     def recorded(scenarios: Sequence[Scenario], prices: Prices, room: Room, budget: Budget) -> Weighed:
@@ -98,7 +106,8 @@ def test_no_other_states_within_the_budget_are_better(query: str, share: float) 
     every = [frozenset(some) for number in range(len(names) + 1) for some in combinations(names, number)]
     fitting = [some for some in every if room.fits(some)]
     assert found.names in fitting
-    assert found.cost == pytest.approx(min(cost_of(scenarios, prices, some) for some in fitting))
+    best = min(cost_of(scenarios, prices, some) for some in fitting)
+    assert cost_of(scenarios, prices, found.names) <= (1.0 if every_set else GAP) * best + 1e-6
     costs = [cost for _, cost in found.curve]
     assert costs == sorted(costs, reverse=True)
     assert all(
@@ -138,7 +147,7 @@ def test_a_state_that_no_likely_run_reads_is_not_made(monkeypatch: pytest.Monkey
     """Whatever it seems to save: its change is a part of the view's change, which runs share without the state."""
     text = QUERIES["some customers"]
     every = every_state(text)
-    monkeypatch.setattr(wanted, "worth_keeping", lambda *_: Weighed(every, 0.0, {}, ()))
+    monkeypatch.setattr(wanted, "worth_keeping", lambda *_: Weighed(every, {}, ()))
     filled = run_of(text)
     made = frozenset(s.name for s in filled.states)
     assert made < every

@@ -15,7 +15,7 @@ from tidemill.runtime.view.arrivals import ArrivedRows, Outlook
 from tidemill.runtime.view.definition import Terms
 from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.record import File, RunRecord, StoredState, sizes_of
-from tidemill.search.contract.choice import Choice
+from tidemill.search.contract.choice import LEAST_ROWS, Choice
 from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.contract.request import PlanRequest, UpcomingPoint, planned_with
 from tidemill.search.contract.run_kinds import GRADUAL
@@ -29,8 +29,6 @@ from tidemill.search.service.requests import write_request
 from tidemill.settings import PlannerSettings
 from tidemill.sources.adapters import tells_changes
 
-# With fewer expected rows, a source is taken not to change.
-LEAST_ROWS = 0.5
 # Reasons by the user's own wish, or that no policy forbids. All others are reasons in the data: STRICT refuses them.
 ALLOWED_UNDER_STRICT = ("FIRST", "REQUESTED", "POLICY")
 PLANS = PlanCache()

@@ -97,14 +97,12 @@ class Weighed:
 
     Attributes:
         names: theirs.
-        cost: CPU milliseconds of a likely run with them; infinite if nothing computes it.
         gains: by candidate, what a likely run would cost more without it (of one that is not kept, what it costs less
             with it); None if nothing computes such a run without it.
         curve: the cheapest sets that were found, as in `Choice`.
     """
 
     names: frozenset[str]
-    cost: float
     gains: Mapping[str, float | None]
     curve: tuple[tuple[float, float], ...]
 
@@ -272,7 +270,7 @@ class _Search:
         for kept, cost in sorted(self._costs.items(), key=lambda item: (self._room.taken(item[0]), item[1])):
             if cost < (curve[-1][1] if curve else inf):
                 curve.append((self._room.taken(kept), cost))
-        return Weighed(best, self.cost(best), gains, tuple(curve))
+        return Weighed(best, gains, tuple(curve))
 
 
 def worth_ordering(scenarios: Sequence[Scenario], kept: Collection[str], model: CostModel) -> dict[str, str]:

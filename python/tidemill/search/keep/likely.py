@@ -43,10 +43,10 @@ def likely_changes(request: PlanRequest) -> list[Likely]:
     by source. If too few cycles have ended, a source of which nothing is expected changes by a fraction of its rows; if
     nothing is expected of any, there are two cases of equal weight: all change, and only the large ones do.
     """
-    cases = [(weight, _at(request, came)) for weight, came in _cases(request)]
-    grown = max(1.0, GROWN_ROWS / max((s for _, sizes in cases for s in sizes.values()), default=GROWN_ROWS))
+    cases = [(weight, came, _sizes(request, came)) for weight, came in _cases(request)]
+    grown = max(1.0, GROWN_ROWS / max((s for *_, sizes in cases for s in sizes.values()), default=GROWN_ROWS))
     found = []
-    for (weight, came), (_, sizes) in zip(_cases(request), cases, strict=True):
+    for weight, came, sizes in cases:
         every = {n: _assumed(request, n, came.get(n), sizes[n], grown) for n in request.sources}
         if any(change.changed for change in every.values()):
             found.append(Likely(weight, every, grown))
@@ -108,7 +108,7 @@ def _medians(cycles: Sequence[Mapping[int, Rows | None]]) -> dict[int, Rows]:
     return {n: (median(r[0] for r in rows), median(r[1] for r in rows)) for n, rows in known.items() if rows}
 
 
-def _at(request: PlanRequest, came: Mapping[int, Rows]) -> dict[int, float]:
+def _sizes(request: PlanRequest, came: Mapping[int, Rows]) -> dict[int, float]:
     """Assumed rows of each source before it grows: its present ones, or those that a few cycles leave in it."""
     sizes = {}
     for number, source in request.sources.items():

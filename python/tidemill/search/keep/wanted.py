@@ -65,8 +65,9 @@ class Wanted:
     choice: Choice = field(default_factory=Choice)
 
 
-def wanted_states(planning: Planning, there: Collection[str] = ()) -> Wanted:
-    """The states to keep for likely changes; those that are `there` need not be made."""
+def wanted_states(planning: Planning, there: Collection[str] | None = None) -> Wanted:
+    """The states to keep for likely changes. Those that are `there` need not be made; None: everything is, the content
+    too."""
     request = planning.request
     made_for = circumstances(request)
     scenarios = [_scenario(planning, likely) for likely in likely_changes(request)]
@@ -75,7 +76,7 @@ def wanted_states(planning: Planning, there: Collection[str] = ()) -> Wanted:
     step, space = float(planning.model.save(0.0)), scenarios[0].space
     sizes = _bytes(request, scenarios[0])
     anew = partial(_filling, planning, space, step=step) if may_be_full(request) else None
-    prices = Prices(lambda kept: _making(planning, space, frozenset(kept) - frozenset(there), step, there), step, anew)
+    prices = Prices(partial(_making, planning, space, there, step=step), step, anew)
     room = Room({name: worth.bytes for name, worth in sizes.items()}, request.budget)
     found = worth_keeping(scenarios, prices, room, planning.budget)
     names = _without_unread(scenarios, found.names)
@@ -124,17 +125,20 @@ def _bytes(request: PlanRequest, scenario: Scenario) -> dict[str, Worth]:
     return found
 
 
-def _making(planning: Planning, space: Space, names: Collection[str], step: float, there: Collection[str]) -> float:
-    """CPU milliseconds of making these states: in an initial load, which makes the content too, unless some are
-    `there`."""
-    if not there:
-        return _filling(planning, space, names, step)
-    written = _bases(space, names)
+def _making(
+    planning: Planning, space: Space, there: Collection[str] | None, kept: Collection[str], *, step: float
+) -> float:
+    """CPU milliseconds of making these states, without those that are `there`; None: in an initial load."""
+    if there is None:
+        return _filling(planning, space, kept, step=step)
+    written = _bases(space, frozenset(kept).difference(there))
+    if not written.written:
+        return 0.0
     anew = planning.extractor(space, past=False, followed=written)
-    return anew.costs(anew.planned([*written.written], 0))[0] + step * len(written.written) if names else 0.0
+    return anew.costs(anew.planned([*written.written], 0))[0] + step * len(written.written)
 
 
-def _filling(planning: Planning, space: Space, kept: Collection[str], step: float) -> float:
+def _filling(planning: Planning, space: Space, kept: Collection[str], *, step: float) -> float:
     """CPU milliseconds of an initial load with these states; `step`: of a step that writes one, beside its rows."""
     written = _bases(space, kept)
     result = space.memo.form(space.root, at(SNAPSHOT, space.now))

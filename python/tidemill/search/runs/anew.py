@@ -10,7 +10,7 @@ from tidemill.search.contract.run_plan import read_by
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan
 from tidemill.search.runs.task import PlanningTask
 from tidemill.search.space.seed import RECOMPUTE, Candidate, advance, base
-from tidemill.search.space.space import Kept, written_once
+from tidemill.search.space.space import written_once
 from tidemill.tvr.form import SNAPSHOT, Span, at
 
 
@@ -20,7 +20,7 @@ def full(task: PlanningTask, reason: str, states: Collection[str] | None = None)
     `states`: names of the states to make, by default those worth keeping, which takes a search of its own. States that
     the enabled rules cannot make are left out.
     """
-    space = task.space([task.request.unchanged] * len(task.request.steps), Kept({}, rows=task.kept().rows))
+    space = task.whole
     if states is None:
         states = frozenset() if task.request.policy == "FULL" else task.worth_keeping()
     kept = [c for c in space.candidates if c.name in states]

@@ -100,7 +100,9 @@ class IncrementalPlanner:
         if bare is not None and self.request.past.unpaid(bare.estimated, self.task.model.noise):
             plan.explanation.space.memo.emit("dropped", "", 0, "all states: full runs without them cost half as much")
             worth = self.request.chosen.worth if self.request.chosen is not None else {}
-            return replace(bare, chosen=Choice(circumstances(self.request), worth))
+            took = self.request.past.compare(bare.estimated, plan.estimated, self.task.model.noise)
+            bare = replace(bare, chosen=Choice(circumstances(self.request), worth))
+            return bare.weighed(replace(took, way="FULL"), self.task.model)
         found = self.request.past.compare(*estimates, self.task.model.noise)
         costs = sorted((("FULL", found.full), ("INCREMENTAL", found.incremental)), key=lambda c: c[0] != found.way)
         told = " rather than ".join(f"{way} {cost:.3f} ms" for way, cost in costs)

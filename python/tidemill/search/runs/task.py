@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 from tidemill.cost.kept import KeptRows, StateRows
 from tidemill.cost.models import cost_model
@@ -81,6 +81,12 @@ class PlanningTask:
             stored=request.stored if request.states else (),
             orders=self._lying,
         )
+
+    @cached_property
+    def whole(self) -> Space:
+        """The space of a run that reads the sources alone."""
+        steps = [self.request.unchanged] * len(self.request.steps)
+        return self.space(steps, Kept({}, rows=self.kept().rows))
 
     @property
     def told_from(self) -> float | None:
@@ -192,9 +198,9 @@ class PlanningTask:
             if compaction is not None:
                 run.compact(candidate, compaction, last=bool(self.request.between))
 
-    def worth_keeping(self, there: Collection[str] = ()) -> frozenset[str]:
-        """Names of the states to keep for likely changes; new bases are written in the orders worth having. Those that
-        are `there` need not be made."""
+    def worth_keeping(self, there: Collection[str] | None = None) -> frozenset[str]:
+        """Names of the states to keep for likely changes; new bases are written in the orders worth having. `there`: as
+        in `wanted_states`."""
         wanted = wanted_states(self, there)
         self._orders = {**wanted.orders, **self._lying}
         self.choice = wanted.choice
