@@ -10,6 +10,7 @@ import pytest
 
 from tests.search.test_planner import SOURCES, SUMS, change
 from tidemill.plan.change import SourceChange
+from tidemill.search.contract.learned import CONTENT, Learned
 from tidemill.search.contract.past import Past, PastRun
 from tidemill.search.contract.request import PlanRequest, UpcomingPoint
 from tidemill.search.contract.stored import Layout, Piece
@@ -119,6 +120,29 @@ def test_sizes_that_moved_are_planned_anew(other: dict[str, Any]) -> None:
     """One plan is remembered for runs that differ in sizes alone: the last one."""
     planner = Planner()
     assert planner.searches(request(), request(**other), request(**other), request()) == 3
+
+
+def test_a_plan_that_is_used_again_tells_rows_of_the_present_change() -> None:
+    """By the sources' changes, and by factors that were learned since it was made; it is made anew for large ones."""
+    planner, more = Planner(), request({0: change(share=0.0015)})
+    [name] = {s.name for s in plan_run(request()).steps if s.mode == "segment"} & {f"segment of {n}" for n in STATES}
+
+    def written(asked: PlanRequest) -> dict[str, float]:
+        return {s.name: s.volume.written or 0.0 for s in planner.cache.plan(asked, planner.search).steps}
+
+    def changed(asked: PlanRequest) -> float:
+        return sum((s.inserts or 0.0) + (s.deletes or 0.0) for s in asked.sources.values() if s.changed)
+
+    first, second, grown = written(request()), written(more), changed(more) / changed(request())
+    assert grown > 1.1
+    third = written(replace(more, learned=Learned(sizes={name.removeprefix("segment of "): 1.5})))
+    assert planner.asked == 1
+    assert first[name] > 1.0
+    assert second == pytest.approx({step: grown * rows for step, rows in first.items()})
+    assert third[name] == pytest.approx(1.5 * grown * first[name])
+    written(replace(more, learned=Learned(sizes={CONTENT: 3.0})))
+    written(replace(more, learned=Learned(sizes={CONTENT: 4.0})))
+    assert planner.asked == 2
 
 
 def test_what_is_of_the_moment_is_not_remembered() -> None:

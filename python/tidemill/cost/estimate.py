@@ -57,13 +57,16 @@ def estimate(
     at = [first, *(_moment(sizes, time, counted, first) for time in sizes.memo.timeline.moments[1:])]
     last = at[-1]
     facts = Facts(sizes.memo.query, sizes.steps, last.selectivity, distinct=last.distinct)
-    moments = Moments(sizes.memo, at, facts.change_over)
+    learned = {
+        number: measured.learned[name] for name, number in {**states, "": root}.items() if name in measured.learned
+    }
+    moments = Moments(sizes.memo, at, facts.change_over, learned)
     kept = {
         name: state if state.whole is not None else replace(state, whole=float(first.rows[number]))
         for name, number in states.items()
         for state in (measured.state(name),)
     }
-    rows = KeptRows(kept, float(first.rows[root]), measured.held)
+    rows = KeptRows(kept, float(first.rows[root]), measured.held, measured.learned)
     return replace(facts, sizes=moments, kept=rows), last.base
 
 

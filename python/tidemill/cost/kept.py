@@ -1,4 +1,5 @@
-"""Rows that earlier runs kept: those of states, of the view's content, and of its held change."""
+"""Rows that earlier runs kept: those of states, of the view's content, and of its held change; and what they taught of
+changes."""
 
 from __future__ import annotations
 
@@ -39,11 +40,14 @@ class KeptRows:
         states: by the names of states.
         content: rows of the view's content.
         held: rows of the view's held change.
+        learned: by what factors the changes of relations had more rows than estimated, by the names of their states;
+            that of the content is named "".
     """
 
     states: Mapping[str, StateRows] = field(default_factory=dict)
     content: float | None = None
     held: float | None = None
+    learned: Mapping[str, float] = field(default_factory=dict)
 
     def state(self, name: str) -> StateRows:
         """Rows of a state; all None for an unknown state."""

@@ -34,6 +34,8 @@ from tidemill.plan.ops import (
 )
 from tidemill.tvr.form import Span, Time
 
+NOTHING_LEARNED: Mapping[int, float] = {}
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:
@@ -61,14 +63,20 @@ class Moments:
         at: sizes at each moment, in order.
         counted: tells the rows inserted into a source and deleted from it between two moments; None if they were not
             counted.
+        learned: by what factors changes of relations had more rows than estimated, by their numbers.
     """
 
     def __init__(
-        self, memo: Memo, at: Sequence[Moment], counted: Callable[[int, Time, Time], tuple[float, float] | None]
+        self,
+        memo: Memo,
+        at: Sequence[Moment],
+        counted: Callable[[int, Time, Time], tuple[float, float] | None],
+        learned: Mapping[int, float] = NOTHING_LEARNED,
     ) -> None:
         self._memo = memo
         self._at = at
         self._counted = counted
+        self._learned = learned
         self._changes: dict[tuple[int, Time, Time], Change] = {}
 
     def at(self, time: Time) -> Moment:
@@ -99,7 +107,8 @@ class Moments:
             else:
                 op, inputs = tvr.expressions[0]
                 ends = self._at[start].rows[relation], self._at[end].rows[relation]
-                found = self._of(op, inputs, start, end, *ends).within(*ends)
+                found = self._of(op, inputs, start, end, *ends) * self._learned.get(relation, 1.0)
+                found = found.within(*ends)
             self._changes[key] = found
         return self._changes[key]
 

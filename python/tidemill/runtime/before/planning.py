@@ -16,6 +16,7 @@ from tidemill.runtime.view.definition import Terms
 from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.record import File, RunRecord, StoredState, sizes_of
 from tidemill.search.contract.choice import LEAST_ROWS, Choice
+from tidemill.search.contract.learned import NOTHING_LEARNED, Learned
 from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.contract.request import PlanRequest, UpcomingPoint, planned_with
 from tidemill.search.contract.run_kinds import GRADUAL
@@ -160,6 +161,7 @@ class PlanInputs:
         refill: the reason why the content must be made again; None: it can be built upon.
         point: number and price, as EXPLAIN shows them.
         past: estimated and measured costs of earlier runs.
+        learned: by what factors earlier estimates were off.
         tells: a full run tells views above what it changes.
     """
 
@@ -168,13 +170,16 @@ class PlanInputs:
     refill: str | None = None
     point: tuple[int, float] = (1, 1.0)
     past: Past = NOTHING_PAST
+    learned: Learned = NOTHING_LEARNED
     tells: bool = False
 
     def request(self, situation: Situation) -> PlanRequest:
         request = _request(situation, self.full_reason, self.lost, self.refill)
         number, price = self.point
-        past = self.past if situation.settings.cost_model == "default" else NOTHING_PAST  # runs are known by their time
-        return _written(situation, replace(request, point=number, price=price, past=past, tells=self.tells))
+        request = replace(request, point=number, price=price, tells=self.tells)
+        if situation.settings.cost_model == "default":  # runs are known by their time
+            request = replace(request, past=self.past, learned=self.learned)
+        return _written(situation, request)
 
 
 def plan(situation: Situation, asked: PlanInputs) -> RunPlan:

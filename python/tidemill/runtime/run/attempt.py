@@ -25,7 +25,7 @@ from tidemill.runtime.content.leaving import ResultColumn
 from tidemill.runtime.content.places import PLACES, Sought
 from tidemill.runtime.run import metrics
 from tidemill.runtime.run.binder import Binder
-from tidemill.runtime.run.occasion import Occasion, beside_estimates, past_with, with_split
+from tidemill.runtime.run.occasion import Occasion, beside_estimates, lessons, likely_cost, with_split
 from tidemill.runtime.run.steps import Outcome, carry_out
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import UndecidedError, parent
@@ -103,7 +103,7 @@ def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion
         _check_undisturbed(jvm, view, situation)
         executed = _Executed(view, situation, plan, execution, binder, stage, number, outcome)
         record = _within_budget(executed, occasion)
-        record = with_split(jvm, view, record, occasion, beside_estimates(plan, execution.spent))
+        record = with_split(jvm, view, record, occasion, beside_estimates(view, plan, execution.spent))
         with jvm.walls.part("commit"):
             writer.confirm()
             try:
@@ -251,7 +251,7 @@ class _Executed:
             duration_ms=occasion.elapsed_ms(),
             cpu_ms=round(spent.cpu_ms),
             jobs=spent.jobs,
-            estimated_cost=float(plan.estimated),
+            estimated_cost=likely_cost(self.view, plan),
             measured_cost=measured,
             regret=regret,
             state_bytes=sum(s.bytes for s in states),
@@ -358,6 +358,7 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
     row = run.row(occasion, states.values(), rows_out)
     if plan.kind == "FULL" and head is not None:
         row = replace(row, rows_in=None)
+    past, learned = lessons(view, plan, row, run.execution.spent)
     return RunRecord(
         run=run.number,
         row=row,
@@ -376,7 +377,8 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
         chosen=plan.chosen,
         cycles=_cycles(run, occasion),
         rows=rows,
-        past=past_with(view, plan, row),
+        past=past,
+        learned=learned,
         fired=_fired(view, situation, occasion),
     )
 

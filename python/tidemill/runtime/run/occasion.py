@@ -17,8 +17,9 @@ from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.record import RunRecord
 from tidemill.runtime.view.split import StepSpent
 from tidemill.runtime.view.views import Lost, View
+from tidemill.search.contract.learned import APPLYING, NOTHING_LEARNED, Learned, Seen
 from tidemill.search.contract.past import NOTHING_PAST, Past, PastRun
-from tidemill.search.contract.run_plan import RunPlan, Volume
+from tidemill.search.contract.run_plan import RunPlan
 
 _WARM: Recent[tuple[str, str], bool] = Recent(most=10_000)
 """The kinds of runs that this process has executed, by the locations of views."""
@@ -55,16 +56,39 @@ def with_split(
     return replace(record, split=told, steps=tuple(steps))
 
 
-def beside_estimates(plan: RunPlan, spent: Iterable[StepSpent]) -> Iterator[StepSpent]:
-    """Yields what each step took, with what the plan estimates of it; of applying, in the first step that does so."""
-    volumes = {step.name: step.volume for step in plan.steps}
-    applying = Volume(cost=plan.applying)
-    for step in spent:
-        if (volume := volumes.get(step.step)) is None:
-            volume, applying = applying, Volume()
-        rows = None if volume.written is None else round(volume.written)
-        cost = None if volume.cost is None else round(volume.cost, 3)
-        yield replace(step, estimated_cost=cost, estimated_rows=rows)
+def likely_cost(view: View, plan: RunPlan) -> float:
+    """Returns the estimate of a run: its plan's, corrected by what its steps took in earlier runs."""
+    likely = _lessons_for(view, plan)
+    more = sum(likely.cost(plan.kind, name, cost) - cost for name, cost in _estimates(plan).items())
+    return float(plan.estimated) + more
+
+
+def beside_estimates(view: View, plan: RunPlan, spent: Iterable[StepSpent]) -> Iterator[StepSpent]:
+    """Yields what each step took, with what was expected of it; of applying, in the first step that does so."""
+    planned, likely = {step.name: step for step in plan.steps}, _lessons_for(view, plan)
+    estimates = _estimates(plan)
+    for each in spent:
+        step = planned.get(each.step)
+        name = APPLYING if step is None else step.name
+        known = estimates.pop(name, None)
+        cost = None if known is None else round(likely.cost(plan.kind, name, known), 3)
+        rows = None if step is None or step.volume.written is None else round(step.volume.written)
+        yield replace(each, estimated_cost=cost, estimated_rows=rows)
+
+
+def _estimates(plan: RunPlan) -> dict[str, float]:
+    """Returns the plan's estimates in CPU milliseconds of its steps and of applying, by name."""
+    costs = {step.name: step.volume.cost for step in plan.steps if step.volume.cost is not None}
+    return {**costs, APPLYING: plan.applying}
+
+
+def _lessons_for(view: View, plan: RunPlan) -> Learned:
+    """Returns the lessons that correct a plan's estimates: none where the unit of cost is not time, whose estimates
+    are counts."""
+    head = view.head
+    if plan.counts or head is None or head.definition != view.definition.number:
+        return NOTHING_LEARNED
+    return head.learned
 
 
 def publish(jvm: Jvm, view: View, record: RunRecord, occasion: Occasion, readers: Jvm | None = None) -> None:
@@ -85,17 +109,37 @@ def publish(jvm: Jvm, view: View, record: RunRecord, occasion: Occasion, readers
         reports.tell(record.row, record.steps)
 
 
-def past_with(view: View, plan: RunPlan, row: RunRow) -> Past:
-    """Returns what runs of the view's definition took, this one included. A run that fills it does not count."""
+def lessons(view: View, plan: RunPlan, row: RunRow, spent: Iterable[StepSpent]) -> tuple[Past, Learned]:
+    """Returns what runs of the view's definition took, and by what factors their estimates were off, this run included.
+    A run that fills the view does not count."""
     head = view.head if view.head is not None and view.head.filled else None
     if head is None or head.definition != view.definition.number:
-        return NOTHING_PAST
-    if row.measured_cost is None or plan.arrivals is not None or plan.kind == "PARTIAL":  # only times are compared
-        return head.past
+        return NOTHING_PAST, NOTHING_LEARNED
+    if row.measured_cost is None or plan.counts or plan.kind == "PARTIAL":  # only times are compared
+        return head.past, head.learned
     key = (view.location, plan.kind)
     cold = _WARM.get(key) is None
     _WARM.put(key, True)
-    return head.past.then(PastRun(plan.kind, plan.estimated, row.measured_cost, cold))
+    past = head.past.then(PastRun(plan.kind, plan.estimated, row.measured_cost, cold))
+    took, written = dict[str, float](), dict[str, int | None]()
+    estimates = _estimates(plan)
+    for each in spent:
+        name = each.step if each.step in estimates else APPLYING
+        took[name] = took.get(name, 0.0) + each.cpu_ms
+        written[each.step] = each.rows
+    costs = [Seen(name, estimates[name], cpu) for name, cpu in took.items()]
+    learned = head.learned.costs_after(plan.kind, costs, cold=cold)
+    if plan.kind == "INCREMENTAL":
+        learned = learned.sizes_after(_changes(plan, written))
+    return past, learned
+
+
+def _changes(plan: RunPlan, written: Mapping[str, int | None]) -> Iterator[Seen]:
+    """Yields the rows of the changes of the view and of states: as expected, and as written by steps."""
+    for step in plan.steps:
+        expected, counted = step.volume.written, written.get(step.name)
+        if step.change_of is not None and expected is not None and counted is not None:
+            yield Seen(step.change_of, expected, counted)
 
 
 def tells_readers(view: View, situation: Situation, lost: Lost) -> bool:

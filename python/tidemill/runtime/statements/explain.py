@@ -14,11 +14,13 @@ from tidemill.explain import explained
 from tidemill.runtime.before import analysis, planning, sessions
 from tidemill.runtime.before.planning import PlanInputs
 from tidemill.runtime.before.situation import Situation, survey
+from tidemill.runtime.run.occasion import likely_cost
 from tidemill.runtime.view import views
 from tidemill.runtime.view.arrivals import ObservedRun, Outlook, expectations
 from tidemill.runtime.view.definition import Terms
 from tidemill.runtime.view.split import Split, after, steps_to_json
 from tidemill.runtime.view.views import View
+from tidemill.search.contract.learned import NOTHING_LEARNED, Learned
 from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.sql.statements import Create, Explain, OnDemand, Point
@@ -32,6 +34,9 @@ COLD = (
 )
 WARM_RUNS = 2
 """Runs of a view from which on its estimates do not warn of code that is not compiled."""
+NOTED_DIFFERENCE = 0.1
+"""Smallest difference between the estimate of a plan and what it is likely to take, as a share of the estimate, that
+EXPLAIN INCREMENTAL COST and JSON note."""
 RUNS_SHOWN = 5
 """Number of earlier runs that EXPLAIN INCREMENTAL COST and JSON show beside the plan."""
 
@@ -54,7 +59,13 @@ def _with_what_was(view: View, jvm: Jvm, mode: str) -> str:
     if view.head is None or view.head.run < WARM_RUNS:
         notes = [*notes, COLD]
     dropped = view.head.dropped if view.head is not None else {}
-    return explained(run, mode, stored, notes, list(_ran(view)) if mode in ("COST", "JSON") else (), dropped)
+    ran: list[dict[str, Any]] = []
+    if mode in ("COST", "JSON"):
+        likely = likely_cost(view, run)
+        if abs(likely - run.estimated) > NOTED_DIFFERENCE * run.estimated:
+            notes = [*notes, f"Steps like these took more or less than is estimated here: {likely:.0f} ms are likely."]
+        ran = list(_ran(view))
+    return explained(run, mode, stored, notes, ran, dropped)
 
 
 def _ran(view: View) -> Iterator[dict[str, Any]]:
@@ -91,7 +102,7 @@ def _of_view(jvm: Jvm, view: View) -> tuple[ExplainedPlan, list[str]]:
         number = last + 1 if last < len(schedule) else 1
         arrived = situation.arrived(schedule, number)
         present = ObservedRun(None, time.time(), replace(arrived, rows={}) if idle else arrived)
-        return _of_cycle(situation, number, view.outlook(present), view.past()), notes
+        return _of_cycle(situation, number, view.outlook(present), view.past(), view.learned()), notes
 
 
 def _of_create(jvm: Jvm, create: Create) -> ExplainedPlan:
@@ -103,12 +114,18 @@ def _of_create(jvm: Jvm, create: Create) -> ExplainedPlan:
         return _of_cycle(after, 1, outlook)
 
 
-def _of_cycle(situation: Situation, number: int, outlook: Outlook, past: Past = NOTHING_PAST) -> ExplainedPlan:
+def _of_cycle(
+    situation: Situation,
+    number: int,
+    outlook: Outlook,
+    past: Past = NOTHING_PAST,
+    learned: Learned = NOTHING_LEARNED,
+) -> ExplainedPlan:
     """Returns the plan of a point and all later ones up to the next with output, which are planned together."""
     forced, point = planning.forced(situation, requested=False), outlook.schedule[number - 1]
     if not point.output and (forced is None or planning.may_work_early(situation)):
         return planning.explained_early(situation, number, outlook)
-    return planning.explained(situation, PlanInputs(forced, point=(number, point.cost), past=past))
+    return planning.explained(situation, PlanInputs(forced, point=(number, point.cost), past=past, learned=learned))
 
 
 @contextmanager

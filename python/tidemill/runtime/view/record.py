@@ -17,6 +17,7 @@ from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.split import Split, StepSpent, steps_from_json, steps_to_json
 from tidemill.search.contract.choice import Choice
 from tidemill.search.contract.cycles import NO_CYCLES, Cycles
+from tidemill.search.contract.learned import NOTHING_LEARNED, Learned
 from tidemill.search.contract.past import NOTHING_PAST, Past, PastRun
 from tidemill.search.contract.stored import Piece
 
@@ -104,7 +105,8 @@ class RunRecord:
     states; None: unknown. `dropped`: states that the run gave up for want of room, each with the reason. `cycles`: what
     came in the last cycles. `rows`: of the content; None: unknown. `split`: where its time went, which the history
     keeps too (None: a version that did not measure it); `steps`: what its steps took. `past`: what runs of the
-    definition took, this one included. `fired`: what of the schedule was dealt with.
+    definition took, this one included; `learned`: by what factors their estimates were off. `fired`: what of the
+    schedule was dealt with.
     """
 
     run: int
@@ -131,6 +133,7 @@ class RunRecord:
     split: Split | None = None
     steps: tuple[StepSpent, ...] = ()
     past: Past = NOTHING_PAST
+    learned: Learned = NOTHING_LEARNED
     fired: Fired = NOTHING_FIRED
 
     @property
@@ -199,6 +202,7 @@ class RunRecord:
             "keys": None if self.keys is None else list(self.keys),
             "steps": steps_to_json(self.steps),
             "past": [asdict(run) for run in self.past.runs],
+            "learned": self.learned.to_json(),
             "fired": self.fired.to_json(),
             "metrics": self.row.to_json() | self._beside_row(),
         }
@@ -241,6 +245,7 @@ class RunRecord:
             split=split_in(data["metrics"]),
             steps=steps_from_json(data.get("steps") or ()),
             past=Past(tuple(PastRun(**run) for run in data.get("past") or ())),
+            learned=Learned.from_json(data["learned"]) if data.get("learned") else NOTHING_LEARNED,
             fired=Fired.from_json(data["fired"]) if data.get("fired") else NOTHING_FIRED,
         )
 

@@ -22,6 +22,7 @@ from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.record import File, RunRecord, arrived_of, split_in
 from tidemill.runtime.view.results import Result, result_of
 from tidemill.runtime.view.split import Split
+from tidemill.search.contract.learned import NOTHING_LEARNED, Learned
 from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.contract.stored import HELD
 from tidemill.sql.codec import action_from_json, to_json
@@ -110,6 +111,10 @@ class View:
     def past(self) -> Past:
         """Returns the costs of its last runs."""
         return NOTHING_PAST if self.head is None else self.head.past
+
+    def learned(self) -> Learned:
+        """Returns by what factors the estimates of its runs were off."""
+        return NOTHING_LEARNED if self.head is None else self.head.learned
 
     def lost(self) -> Lost:
         """Returns which files of the last run are gone, or are not as they were written. No Spark job runs."""

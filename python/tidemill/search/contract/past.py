@@ -25,7 +25,10 @@ SURE = 2
 NEAR = 0.95
 """Largest cost of a full run that is preferred for sure, as a share of that of an incremental one."""
 HALF = 0.5
-"""Largest cost of a full run without states, as a share of incremental runs, for which the states are given up."""
+"""Largest cost of a full run without states, by its estimate, as a share of incremental runs, for which the states are
+given up."""
+THREE_QUARTERS = 0.75
+"""The same where the estimates of full runs were corrected: as a share of the cheaper of full and incremental runs."""
 NO_DIFFERENCE = 5.0
 """CPU milliseconds that make no difference, at whatever size."""
 REMEMBERED = 16
@@ -99,23 +102,29 @@ class Past:
         return Comparison("FULL" if full < incremental - noise else "INCREMENTAL", full, incremental, frozenset(ratios))
 
     def unpaid(self, bare: float, noise: float) -> bool:
-        """True if the view's states do not pay at its present size: its last incremental runs took at least twice what
-        a full run that keeps none would, by its estimate `bare`, and more by `noise`. Small runs, whose estimates tell
-        little, count only if full ones were measured, too.
+        """True if the view's states do not pay at its present size.
+
+        By the estimate `bare` a full run that keeps none is much cheaper than the last incremental ones, by more than
+        `noise`. Small runs, whose estimates tell little, do not count. Once both kinds have run twice, at whatever
+        size, full runs correct the estimate, and less of a difference to the cheaper kind is enough.
 
         >>> slow = Past([PastRun("INCREMENTAL", 700, 720)] * 3)
         >>> slow.unpaid(300, 100), slow.unpaid(500, 100), Past(slow.runs[:2]).unpaid(300, 100)
         (True, False, False)
         >>> small = [PastRun("INCREMENTAL", 200, 210)] * 3
-        >>> Past(small).unpaid(50, 100), Past([*small, *[PastRun("FULL", 50, 60)] * 2]).unpaid(50, 100)
+        >>> Past(small).unpaid(50, 100), Past([*small, *[PastRun("FULL", 150, 180)] * 2]).unpaid(50, 100)
         (False, True)
         """
-        took = [run.measured for run in self.runs if run.kind == "INCREMENTAL" and not run.cold][:LATEST]
-        full = [run.measured / run.estimated for run in self.runs if run.kind == "FULL" and run.estimated > 0][:LATEST]
-        likely = bare * max(1.0, median(full)) if full else bare
-        if len(took) <= SURE or (median(took) < LEAST and len(full) < SURE):
+        warm = [run for run in self.runs if not run.cold]
+        took = [run.measured for run in warm if run.kind == "INCREMENTAL"][:LATEST]
+        full = [run for run in warm if run.kind == "FULL" and run.estimated > 0][:LATEST]
+        if min(len(took), len(full)) >= SURE:
+            likely = bare * max(1.0, median(run.measured / run.estimated for run in full))
+            cheaper = min(median(took), median(run.measured for run in full))
+            return cheaper > max(likely / THREE_QUARTERS, likely + noise / 2)
+        if len(took) <= SURE or median(took) < LEAST:
             return False
-        return median(took) > max(likely / HALF, likely + noise)
+        return median(took) > max(bare / HALF, bare + noise)
 
     def _counting(self, estimates: dict[Way, float]) -> dict[Way, list[PastRun]]:
         """Of each kind the latest runs with estimates like this one: warm ones, or cold ones if both kinds have these

@@ -11,6 +11,7 @@ from tidemill.plan.query import Query
 from tidemill.plan.tree import Tree
 from tidemill.search.contract.choice import NEAR_BUDGET, Choice
 from tidemill.search.contract.cycles import Rows
+from tidemill.search.contract.learned import NOTHING_LEARNED, Learned
 from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.contract.run_kinds import Policy
 from tidemill.search.contract.run_plan import StateSpec
@@ -95,6 +96,7 @@ class PlanRequest:
             what is likely by both.
         budget: bytes that the kept states may take after the run; None if there is no limit.
         past: measured costs of earlier runs.
+        learned: by what factors earlier estimates were off.
         tells: the content can be read, and views above it are to be told what a run that makes it anew changes.
         measured: known rows of forms of relations, at the planned moments; other rows are estimated.
     """
@@ -126,6 +128,7 @@ class PlanRequest:
     cycles: tuple[Mapping[int, Rows | None], ...] = ()
     budget: int | None = None
     past: Past = NOTHING_PAST
+    learned: Learned = NOTHING_LEARNED
     tells: bool = False
     measured: KnownRows = lambda _tree, _form: None
 

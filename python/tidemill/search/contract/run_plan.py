@@ -8,6 +8,7 @@ from typing import Self
 
 from tidemill.cost.costing import CostModel
 from tidemill.search.contract.choice import Choice
+from tidemill.search.contract.learned import CONTENT
 from tidemill.search.contract.past import Comparison
 from tidemill.search.contract.run_kinds import Mode, PlanKind, Target
 from tidemill.search.contract.stored import KeyedRead
@@ -60,6 +61,17 @@ class Step:
     volume: Volume
     first: int = 0
     order: str | None = None
+
+    @property
+    def change_of(self) -> str | None:
+        """The relation whose change it writes: the name of a state, `CONTENT`, or None if it writes no change."""
+        if self.target == "delta":
+            return CONTENT
+        return self.state if self.mode == "segment" else None
+
+    def writing(self, rows: float) -> Step:
+        """This step with another estimate of the rows that it writes."""
+        return replace(self, volume=replace(self.volume, written=rows))
 
     def dearer(self, ms: float) -> Step:
         """This step with an estimate that is higher by so many CPU milliseconds."""
@@ -126,6 +138,11 @@ class RunPlan:
     asked: Mapping[str, KeyedRead] = field(default_factory=dict)
     applying: float = 0.0
     arrivals: tuple[str, ...] | None = None
+
+    @property
+    def counts(self) -> bool:
+        """True if the unit of its costs is no time, but what it counts."""
+        return self.arrivals is not None
 
     def weighed(self, found: Comparison, model: CostModel) -> Self:
         """This plan with what a comparison says: the cost of the alternative and, of a full run by cost, the reason."""

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from tidemill.cost.costing import CostModel, row_bytes
 from tidemill.cost.guesses import GROWTH, STORED_SHARE
+from tidemill.cost.kept import KeptRows
 from tidemill.plan.change import SourceChange
 from tidemill.rule.engine import Budget
 from tidemill.search.choose.extract import Extractor
@@ -99,7 +100,8 @@ def _without_unread(scenarios: Sequence[Scenario], names: frozenset[str]) -> fro
 
 
 def _scenario(planning: Planning, likely: Likely) -> Scenario:
-    space = planning.space([likely.changes], Kept(None))
+    learned = KeptRows(learned=planning.request.learned.sizes)
+    space = planning.space([likely.changes], Kept(None, rows=learned))
 
     def choices(states: Collection[str], followed: Followed) -> Extractor:
         return planning.extractor(space, states=states, followed=followed)

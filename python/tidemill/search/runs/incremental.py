@@ -98,7 +98,7 @@ class IncrementalPlanner:
         estimates = self._all_anew().estimated, plan.estimated
         bare = full(self.task, self.lost or COST, frozenset()) if plan.states and not self.request.between else None
         if bare is not None and self.request.past.unpaid(bare.estimated, self.task.model.noise):
-            plan.explanation.space.memo.emit("dropped", "", 0, "all states: full runs without them cost half as much")
+            plan.explanation.space.memo.emit("dropped", "", 0, "all states: full runs without them cost much less")
             worth = self.request.chosen.worth if self.request.chosen is not None else {}
             took = self.request.past.compare(bare.estimated, plan.estimated, self.task.model.noise)
             bare = replace(bare, chosen=Choice(circumstances(self.request), worth))

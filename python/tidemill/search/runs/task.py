@@ -237,7 +237,7 @@ def _kept_rows(request: PlanRequest) -> KeptRows:
         pieces = request.pieces.get(name, ())
         state = states.get(name, StateRows())
         states[name] = replace(state, before=_rows(pieces[:count]), since=_rows(pieces[count:]))
-    return KeptRows(states, request.rows, request.held_rows)
+    return KeptRows(states, request.rows, request.held_rows, request.learned.sizes)
 
 
 def _rows(pieces: Sequence[Piece]) -> float:

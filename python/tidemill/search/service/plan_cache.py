@@ -9,7 +9,7 @@ Positions and files are bound into a plan later, so they do not matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from typing import Any, TypeAlias
@@ -19,7 +19,7 @@ from tidemill.plan.change import SourceChange
 from tidemill.plan.query import Query
 from tidemill.recent import Recent
 from tidemill.search.contract.request import PlanRequest
-from tidemill.search.contract.run_plan import RunPlan
+from tidemill.search.contract.run_plan import RunPlan, Step
 from tidemill.search.keep.compaction import may_compact
 from tidemill.search.keep.likely import choice_holds
 
@@ -31,6 +31,8 @@ SMALL = 100_000
 """Largest number of rows of a state's segments for which their number does not matter: they are broadcast."""
 PLANS = 256
 """Largest number of remembered plans; beyond it, the least recently used one is dropped."""
+FACTOR = 1e6
+"""A factor that was learned is compared like so many rows."""
 SIZES = ("rows", "bytes", "inserts", "deletes", "read")
 """The attributes of a `SourceChange` that are sizes."""
 
@@ -38,14 +40,25 @@ RequestSizes: TypeAlias = dict[str, float]
 PlanSearch: TypeAlias = Callable[[PlanRequest], RunPlan]
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A plan, the sizes, changed rows and factors that it was made with, and whether it kept the choice of states."""
+
+    plan: RunPlan
+    sizes: RequestSizes
+    changed: float
+    factors: Mapping[str, float]
+    holds: bool
+
+
 @dataclass
 class PlanCache:
-    """Plans by the requests they were made for, each with whether it kept the choice of states as it was.
+    """Plans by the requests they were made for.
 
     Thread-safe; two threads may search for the same plan at once.
     """
 
-    _known: Recent[str, tuple[RequestSizes, RunPlan, bool]] = field(default_factory=lambda: Recent(PLANS))
+    _known: Recent[str, _Known] = field(default_factory=lambda: Recent(PLANS))
 
     def plan(self, request: PlanRequest, search: PlanSearch) -> RunPlan:
         """The plan of a run: that of an earlier similar run, or what `search` finds.
@@ -56,14 +69,17 @@ class PlanCache:
             return search(request)  # the plan of such a run is about this very moment
         kind, sizes = _kind(request), dict(_sizes(request))
         known = self._known.get(kind)
-        if known is not None and _near(known[0], sizes) and not may_compact(request, known[1].asked):
-            again = _weighed(known[1], request)
+        if known is not None and _near(known.sizes, sizes) and not may_compact(request, known.plan.asked):
+            again = _weighed(known.plan, request)
             if again is not None:
-                return replace(again, chosen=request.chosen) if known[2] else again
+                again = _resized(again, _changed(request) / known.changed, request.learned.sizes, known.factors)
+                return replace(again, chosen=request.chosen) if known.holds else again
         found = search(request)
         if any(step.mode == "compact" for step in found.steps):
             return found
-        self._known.put(kind, (sizes, found, found.chosen == request.chosen))
+        self._known.put(
+            kind, _Known(found, sizes, _changed(request), request.learned.sizes, found.chosen == request.chosen)
+        )
         return found
 
 
@@ -71,7 +87,7 @@ def _kind(request: PlanRequest) -> str:
     """A name for everything in a request but its sizes."""
     model = cost_model(request.settings.cost_model, request.settings.cost_constants)
     told = {f.name: getattr(request, f.name) for f in fields(request)}
-    for name in ("query", "sources", "pieces", "rows", "held_rows", "past", "measured", "cycles", "chosen"):
+    for name in ("query", "sources", "pieces", "rows", "held_rows", "past", "learned", "measured", "cycles", "chosen"):
         del told[name]
     told |= {
         "query": _without_sizes(request.query),
@@ -115,6 +131,19 @@ def _weighed(plan: RunPlan, request: PlanRequest) -> RunPlan | None:
     return None if request.policy == "AUTO" and found.way != plan.kind else plan.weighed(found, model)
 
 
+def _resized(plan: RunPlan, grown: float, now: Mapping[str, float], then: Mapping[str, float]) -> RunPlan:
+    """A plan with the rows that its steps write of changes as they are now: as many more as the sources have changed
+    more, `grown`, and by the factors that were learned since then."""
+
+    def resized(step: Step) -> Step:
+        of, rows = step.change_of, step.volume.written
+        if of is None or rows is None:
+            return step
+        return step.writing(rows * grown * now.get(of, 1.0) / then.get(of, 1.0))
+
+    return replace(plan, steps=tuple(map(resized, plan.steps)))
+
+
 def _happened(change: SourceChange) -> tuple[object, ...]:
     """A change without its sizes, except which of them are known and which are zero."""
     sizes = tuple((known is None, known == 0) for known in (getattr(change, name) for name in SIZES))
@@ -140,6 +169,15 @@ def _sizes(request: PlanRequest) -> Iterator[tuple[str, float]]:
         yield "bytes of its files to be merged", request.layout.merged
         yield f"files of the content, by {FEW:.0f}", request.layout.files * FEW
     yield "held", request.held_rows
+    for name, factor in request.learned.sizes.items():
+        if not 1 / OFF <= factor <= OFF:
+            yield f"factor of {name or 'the view'}", factor * FACTOR
+
+
+def _changed(request: PlanRequest) -> float:
+    """Rows inserted into all sources and deleted from them, at least one."""
+    counted = ((c.inserts or 0.0) + (c.deletes or 0.0) for c in request.sources.values() if c.changed)
+    return max(1.0, sum(counted))
 
 
 def _near(planned: RequestSizes, now: RequestSizes) -> bool:
