@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from unittest import mock
 
 import pytest
 
-from tests.search.test_planner import EXTREMA, SUMS, planned
+from tests.search.test_planner import EXTREMA, SUMS, change, planned
+from tidemill.search.contract import past as past_of_runs
 from tidemill.search.contract.choice import Choice, Circumstances
-from tidemill.search.contract.past import Past, PastRun
+from tidemill.search.contract.past import TRUSTED, Past, PastRun
 from tidemill.search.contract.run_plan import RunPlan
 from tidemill.settings import PlannerSettings
 
@@ -43,14 +46,43 @@ def test_states_that_do_not_pay_are_given_up() -> None:
     assert kept.kind == "INCREMENTAL"
     assert kept.stateless == pytest.approx(bare)
     for took, given_up in ((1.5, False), (2.5, True)):
-        past = Past([PastRun("INCREMENTAL", took * bare, took * bare)] * 3)
+        past = Past([PastRun("INCREMENTAL", kept.estimated, took * bare)] * 3)
         plan = planned(SUMS, states=states, chosen=first.chosen, past=past)
         assert ((plan.kind, plan.states) == ("FULL", ())) == given_up
     assert re.fullmatch(r"COST: full \d+ ms, incremental \d+ ms", plan.reason or "")
+    others = Past([PastRun("INCREMENTAL", 5.0 * kept.estimated, 10.0 * bare)] * 3)
+    assert planned(SUMS, states=states, chosen=first.chosen, past=others).kind == "INCREMENTAL"
     # They are not made again as long as nothing else changes.
     after = planned(SUMS, chosen=plan.chosen, past=past)
     assert after.states == ()
     assert planned(SUMS, policy="INCREMENTAL", states=states, chosen=first.chosen, past=past).states == first.states
+
+
+def test_full_runs_are_tried_where_they_would_be_cheaper_without_states() -> None:
+    """Small incremental runs alone give nothing up: two full runs tell what these take, and then the states go."""
+    many = {0: change(share=0.1)} | {n: change(changed=False) for n in (1, 2)}
+    first = planned(SUMS, first=True)
+    states = frozenset(s.name for s in first.states)
+
+    def after(*runs: PastRun) -> RunPlan:
+        return planned(SUMS, many, states=states, chosen=first.chosen, past=Past(runs))
+
+    kept = after()
+    assert (kept.kind, kept.stateless is None) == ("INCREMENTAL", False)
+    bare = kept.stateless or 0.0
+    slow = [PastRun("INCREMENTAL", kept.estimated, 5.0 * bare)] * TRUSTED
+    runs: list[PastRun] = []
+    with mock.patch.object(past_of_runs, "LEAST", 100.0 * bare):
+        assert after(*slow[1:]).kind == "INCREMENTAL"
+        for _ in range(2):
+            plan = after(*runs, *slow)
+            assert (plan.kind, plan.states) == ("FULL", kept.states)
+            assert re.fullmatch(r"COST: full \d+ ms, incremental \d+ ms", plan.reason or "")
+            runs.append(PastRun("FULL", plan.estimated, 3.0 * bare))
+        plan = after(*runs, *slow)
+        assert (plan.kind, plan.states) == ("FULL", ())
+        plan = after(*(replace(run, measured=9.0 * run.estimated) for run in runs), *slow)
+        assert (plan.kind, plan.states) == ("INCREMENTAL", kept.states)
 
 
 def test_a_preferred_pack_and_the_policy_full_choose_for_themselves() -> None:

@@ -28,10 +28,13 @@ HALF = 0.5
 """Largest cost of a full run without states, by its estimate, as a share of incremental runs, for which the states are
 given up."""
 THREE_QUARTERS = 0.75
-"""The same where the estimates of full runs were corrected: as a share of the cheaper of full and incremental runs."""
+"""The same where the estimates of full runs were corrected, and incremental runs are cheaper than full ones that keep
+states."""
 NO_DIFFERENCE = 5.0
 """CPU milliseconds that make no difference, at whatever size."""
-REMEMBERED = 16
+TRUSTED = 4
+"""Smallest number of incremental runs after which full ones are tried that look much cheaper, whatever their size."""
+REMEMBERED = 32
 """Number of runs of a view that are remembered. Older ones are forgotten, so that their plans can be tried again."""
 
 Way: TypeAlias = Literal["FULL", "INCREMENTAL"]
@@ -76,12 +79,13 @@ class Past:
 
     runs: Sequence[PastRun] = ()
 
-    def compare(self, full: float, incremental: float, noise: float) -> Comparison:
-        """The cheaper kind of run, given estimates of both.
+    def compare(self, full: float, incremental: float, noise: float, bare: float | None = None) -> Comparison:
+        """The cheaper kind of run, given estimates of both; and of a full run that keeps no states, if there is `bare`.
 
         Once both kinds have run twice, what they took decides. Before that a full run must be cheaper by `noise`. If
         one kind alone has run, half of its error (in logarithms) is taken to be that of the other as well: so an error
-        that both share changes little, and a run that took much longer than estimated has its alternative tried.
+        that both share changes little, and a run that took much longer than estimated has its alternative tried. Small
+        runs are known after a few: then full ones are tried if without states they would be much cheaper.
 
         >>> slow = [PastRun("FULL", 200, 900), PastRun("FULL", 200, 900)]
         >>> Past().compare(200, 400, 100).way, Past(slow).compare(200, 400, 100).way
@@ -90,41 +94,61 @@ class Past:
         >>> both.compare(200, 400, 100)  # doctest: +ELLIPSIS
         Comparison(way='INCREMENTAL', full=900.0, incremental=50.0, measured=...)
         """
-        seen = self._counting({"FULL": full, "INCREMENTAL": incremental})
+        seen, warm = self._counting({"FULL": full, "INCREMENTAL": incremental}), self._warm(incremental)
         ratios = {way: median(run.measured / run.estimated for run in runs) for way, runs in seen.items() if runs}
         if len(ratios) == len(WAYS) and min(map(len, seen.values())) >= SURE:
             full, incremental = full * ratios["FULL"], incremental * ratios["INCREMENTAL"]
             cheaper = full < min(NEAR * incremental, incremental - NO_DIFFERENCE)
             return Comparison("FULL" if cheaper else "INCREMENTAL", full, incremental, frozenset(WAYS))
+        if bare is not None and (tried := self._trying(bare, warm, noise)) is not None:
+            return tried
         ratios = {way: r for way, r in ratios.items() if min(run.measured for run in seen[way]) >= LEAST}
         shared = sqrt(next(iter(ratios.values()))) if len(ratios) == 1 else 1.0
         full, incremental = full * ratios.get("FULL", shared), incremental * ratios.get("INCREMENTAL", shared)
         return Comparison("FULL" if full < incremental - noise else "INCREMENTAL", full, incremental, frozenset(ratios))
 
-    def unpaid(self, bare: float, noise: float) -> bool:
+    def _trying(self, bare: float, took: Sequence[PastRun], noise: float) -> Comparison | None:
+        """A full run, if incremental ones have taken at least twice what one without states is likely to, and too few
+        full ones have run to tell; half of the error of incremental ones is taken to be that of full ones as well."""
+        if len(took) < TRUSTED or sum(run.kind == "FULL" and not run.cold for run in self.runs) >= SURE:
+            return None
+        likely = bare * max(1.0, sqrt(median(run.measured / run.estimated for run in took)))
+        incremental = median(run.measured for run in took)
+        if incremental <= max(likely / HALF, likely + noise):
+            return None
+        return Comparison("FULL", likely, incremental, frozenset({"INCREMENTAL"}))
+
+    def unpaid(self, bare: float, incremental: float, noise: float) -> bool:
         """True if the view's states do not pay at its present size.
 
-        By the estimate `bare` a full run that keeps none is much cheaper than the last incremental ones, by more than
-        `noise`. Small runs, whose estimates tell little, do not count. Once both kinds have run twice, at whatever
-        size, full runs correct the estimate, and less of a difference to the cheaper kind is enough.
+        By the estimate `bare` a full run that keeps none is much cheaper than the last incremental ones like the one at
+        hand, by more than `noise`. Small runs, whose estimates tell little, do not count. Once both kinds have run
+        twice, at whatever size, full runs correct the estimate, and less of a difference to incremental runs is enough;
+        any is where even full runs that keep states were cheaper.
 
         >>> slow = Past([PastRun("INCREMENTAL", 700, 720)] * 3)
-        >>> slow.unpaid(300, 100), slow.unpaid(500, 100), Past(slow.runs[:2]).unpaid(300, 100)
+        >>> slow.unpaid(300, 700, 100), slow.unpaid(500, 700, 100), Past(slow.runs[:2]).unpaid(300, 700, 100)
         (True, False, False)
         >>> small = [PastRun("INCREMENTAL", 200, 210)] * 3
-        >>> Past(small).unpaid(50, 100), Past([*small, *[PastRun("FULL", 150, 180)] * 2]).unpaid(50, 100)
+        >>> Past(small).unpaid(50, 200, 100), Past([*small, *[PastRun("FULL", 150, 180)] * 2]).unpaid(50, 200, 100)
         (False, True)
         """
-        warm = [run for run in self.runs if not run.cold]
-        took = [run.measured for run in warm if run.kind == "INCREMENTAL"][:LATEST]
-        full = [run for run in warm if run.kind == "FULL" and run.estimated > 0][:LATEST]
+        took = [run.measured for run in self._warm(incremental)]
+        full = [run for run in self.runs if run.kind == "FULL" and not run.cold and run.estimated > 0][:LATEST]
         if min(len(took), len(full)) >= SURE:
             likely = bare * max(1.0, median(run.measured / run.estimated for run in full))
-            cheaper = min(median(took), median(run.measured for run in full))
-            return cheaper > max(likely / THREE_QUARTERS, likely + noise / 2)
+            incremental, whole = median(took), median(run.measured for run in full)
+            if whole < incremental:
+                return likely < min(NEAR * whole, whole - NO_DIFFERENCE)
+            return incremental > max(likely / THREE_QUARTERS, likely + noise / 2)
         if len(took) <= SURE or median(took) < LEAST:
             return False
         return median(took) > max(bare / HALF, bare + noise)
+
+    def _warm(self, incremental: float) -> list[PastRun]:
+        """The latest incremental runs with estimates like this one, without cold ones."""
+        alike = (run for run in self.runs if run.kind == "INCREMENTAL" and _alike(run, incremental))
+        return [run for run in alike if not run.cold][:LATEST]
 
     def _counting(self, estimates: dict[Way, float]) -> dict[Way, list[PastRun]]:
         """Of each kind the latest runs with estimates like this one: warm ones, or cold ones if both kinds have these
