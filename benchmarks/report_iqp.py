@@ -38,8 +38,8 @@ PARTS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
     "budgets": (
         "Budgets of states",
         "Changes F of 1 %; the budget as a share of what a view without one keeps; medians over the rounds, the first"
-        " left out, and over the last four alone, when AUTO has tried what it was not sure of; each view was verified after"
-        " each refresh, and none took more than its budget.",
+        " left out, and over the last four alone, when AUTO has tried what it was not sure of; each view was verified"
+        " after each refresh, and none took more than its budget.",
         BUDGETS,
     ),
     "cleaning": (
