@@ -27,8 +27,8 @@ SCALE = float(os.environ.get("TIDEMILL_BENCH_SCALE", "0.1"))
 ROUNDS = int(os.environ.get("TIDEMILL_BENCH_ROUNDS", "1"))
 POLICY = os.environ.get("TIDEMILL_BENCH_POLICY", "STRICT")
 WARM_UP = 2 if SCALE < 10 else 1
-"""Runs of each query before the first figure: the JVM compiles what both sides share; one long one is enough. What a refresh alone does is
-compiled in a round of each kind of change that is not measured, and so is a first filling."""
+"""Runs of each query before the first figure: the JVM compiles what both sides share; one long one is enough. What a
+refresh alone does is compiled in a round of each kind of change that is not measured, and so is a first filling."""
 
 
 @dataclass(frozen=True)

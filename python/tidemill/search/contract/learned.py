@@ -18,6 +18,8 @@ DEARER = 16.0
 """Largest factor of a step's cost; the smallest is its inverse."""
 LARGER = 1000.0
 """Largest factor of the rows of a change; the smallest is its inverse."""
+FEW_ROWS = 10.0
+"""Rows that are added to estimated and to measured ones, so that few rows teach little."""
 WEIGHED = 4
 """Number of runs from which on the newest one counts as much as each of so many."""
 REMEMBERED = 64
@@ -37,9 +39,14 @@ class Seen:
     measured: float
 
     @property
-    def ratio(self) -> float:
-        """Measured per estimated; less than a millisecond, or a row, is taken for one."""
+    def of_costs(self) -> float:
+        """Measured per estimated cost; less than a millisecond is taken for one."""
         return max(self.measured, 1.0) / max(self.estimated, 1.0)
+
+    @property
+    def of_rows(self) -> float:
+        """Measured per estimated rows."""
+        return (self.measured + FEW_ROWS) / (self.estimated + FEW_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +63,7 @@ class Lesson:
     def then(self, seen: Seen) -> Lesson:
         """The lesson after one more warm run. Factors are averaged as logarithms."""
         share = 1.0 / (min(self.runs, WEIGHED - 1) + 1)
-        factor = self.factor ** (1.0 - share) * _within(seen.ratio, DEARER) ** share
+        factor = self.factor ** (1.0 - share) * _within(seen.of_costs, DEARER) ** share
         return Lesson(factor, self.runs + 1, seen.estimated)
 
 
@@ -90,7 +97,7 @@ class Learned:
             key = f"{kind} {each.name}"
             known = costs.pop(key, None)
             if known is None or not cold:
-                first = Lesson(_within(each.ratio, DEARER), 0 if cold else 1, each.estimated)
+                first = Lesson(_within(each.of_costs, DEARER), 0 if cold else 1, each.estimated)
                 known = first if known is None else known.then(each)
             costs[key] = known
         return Learned(_latest(costs), self.sizes)
@@ -100,12 +107,12 @@ class Learned:
 
         Of several changes one may follow from another, so that both show one error: each takes its share of it.
 
-        >>> Learned().sizes_after([Seen("", 1, 4), Seen("s", 1, 4)]).sizes
+        >>> Learned().sizes_after([Seen("", 90, 390), Seen("s", 90, 390)]).sizes
         {'': 2.0, 's': 2.0}
         """
         all_seen, sizes = list(seen), dict(self.sizes)
         for each in all_seen:
-            factor = sizes.pop(each.name, 1.0) * each.ratio ** (1.0 / len(all_seen))
+            factor = sizes.pop(each.name, 1.0) * each.of_rows ** (1.0 / len(all_seen))
             sizes[each.name] = _within(factor, LARGER)
         return Learned(self.costs, _latest(sizes))
 
