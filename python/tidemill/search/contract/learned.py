@@ -1,6 +1,6 @@
-"""What a view's runs taught: by what factor steps took more, and changes had more rows, than their plans had estimated.
+"""Lessons of a view's runs: by what factor steps took more, and changes had more rows, than their plans had estimated.
 
-Lessons correct the next estimates: the cost that is told of a run and of each of its steps, and the rows of a change.
+They correct the next estimates: the cost that is told of a run and of each of its steps, and the rows of a change.
 The choice between a full and an incremental run compares whole runs (`past`).
 """
 
