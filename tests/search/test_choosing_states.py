@@ -81,6 +81,11 @@ def test_full_runs_are_tried_where_they_would_be_cheaper_without_states() -> Non
             runs.append(PastRun("FULL", plan.estimated, 3.0 * bare))
         plan = after(*runs, *slow)
         assert (plan.kind, plan.states) == ("FULL", ())
+        made_for = (plan.chosen or Choice()).made_for
+        assert made_for.unpaid
+        for times, holds in ((1.9, True), (2.1, False)):
+            now = replace(made_for, unpaid=False, rows={name: times * rows for name, rows in made_for.rows.items()})
+            assert (now.like(made_for), now.like(replace(made_for, unpaid=False))) == (holds, True)
         plan = after(*(replace(run, measured=9.0 * run.estimated) for run in runs), *slow)
         assert (plan.kind, plan.states) == ("INCREMENTAL", kept.states)
 

@@ -12,6 +12,8 @@ from typing import Any
 
 DECADE = 10.0
 """Factor by which arrivals, or the rows of a source, may differ from what a choice was made for."""
+TWICE = 2.0
+"""The same where states were given up because runs with them took too long: the next choice may be another one soon."""
 LEAST_ROWS = 0.5
 """With fewer expected rows in a cycle, a source does not change."""
 NEAR_BUDGET = 0.9
@@ -50,6 +52,7 @@ class Circumstances:
         full: a likely run may be full because that is cheaper.
         arrivals: expected rows of a cycle, inserted and deleted, by the names of the sources.
         rows: rows of the sources, by their names, where they are known.
+        unpaid: the states were given up, since runs with them took too long.
     """
 
     packs: frozenset[str] = frozenset()
@@ -58,11 +61,12 @@ class Circumstances:
     full: bool = False
     arrivals: Mapping[str, float] = field(default_factory=dict)
     rows: Mapping[str, float] = field(default_factory=dict)
+    unpaid: bool = False
 
     def like(self, then: Circumstances) -> bool:
         """True if a choice made for `then` still holds: the same budget and unit of cost, no new packs, the same
-        sources that change, arrivals and sizes within a decade, and full runs if they were counted on. What was not
-        recorded then does not count.
+        sources that change, arrivals and sizes within a decade (or a factor of two), and full runs if they were counted
+        on. What was not recorded then does not count.
 
         >>> then = Circumstances(arrivals={"t": 100.0, "u": 0.0}, rows={"t": 1e6})
         >>> now = replace(then, arrivals={"t": 900.0, "u": 0.0})
@@ -73,7 +77,8 @@ class Circumstances:
             return False
         if then.full and not self.full:
             return False
-        return _near(self.arrivals, then.arrivals) and _near(self.rows, then.rows)
+        factor = TWICE if then.unpaid else DECADE
+        return _near(self.arrivals, then.arrivals, factor) and _near(self.rows, then.rows, factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +126,9 @@ class Choice:
         )
 
 
-def _near(now: Mapping[str, float], then: Mapping[str, float]) -> bool:
-    """True if no number is zero in one mapping alone, or off by more than a decade; of the names in both."""
+def _near(now: Mapping[str, float], then: Mapping[str, float], factor: float) -> bool:
+    """True if no number is zero in one mapping alone, or off by more than a factor; of the names in both."""
     both = [(now[name], then[name]) for name in now.keys() & then.keys()]
     return all(
-        (a < LEAST_ROWS) == (b < LEAST_ROWS) and (a < LEAST_ROWS or max(a, b) <= DECADE * min(a, b)) for a, b in both
+        (a < LEAST_ROWS) == (b < LEAST_ROWS) and (a < LEAST_ROWS or max(a, b) <= factor * min(a, b)) for a, b in both
     )

@@ -94,12 +94,13 @@ class Past:
         >>> both.compare(200, 400, 100)  # doctest: +ELLIPSIS
         Comparison(way='INCREMENTAL', full=900.0, incremental=50.0, measured=...)
         """
-        seen, warm = self._counting({"FULL": full, "INCREMENTAL": incremental}), self._warm(incremental)
+        seen, warm = self._counting({"FULL": full, "INCREMENTAL": incremental}), self._warm("INCREMENTAL", incremental)
         ratios = {way: median(run.measured / run.estimated for run in runs) for way, runs in seen.items() if runs}
         if len(ratios) == len(WAYS) and min(map(len, seen.values())) >= SURE:
             full, incremental = full * ratios["FULL"], incremental * ratios["INCREMENTAL"]
-            cheaper = full < min(NEAR * incremental, incremental - NO_DIFFERENCE)
-            return Comparison("FULL" if cheaper else "INCREMENTAL", full, incremental, frozenset(WAYS))
+            return Comparison(
+                "FULL" if _is_cheaper(full, incremental) else "INCREMENTAL", full, incremental, frozenset(WAYS)
+            )
         if bare is not None and (tried := self._trying(bare, warm, noise)) is not None:
             return tried
         ratios = {way: r for way, r in ratios.items() if min(run.measured for run in seen[way]) >= LEAST}
@@ -118,37 +119,37 @@ class Past:
             return None
         return Comparison("FULL", likely, incremental, frozenset({"INCREMENTAL"}))
 
-    def unpaid(self, bare: float, incremental: float, noise: float) -> bool:
-        """True if the view's states do not pay at its present size.
+    def unpaid(self, bare: float, full: float, incremental: float, noise: float) -> bool:
+        """True if the view's states do not pay at its present size, given estimates of a full run without states, of
+        one with them, and of an incremental run.
 
-        By the estimate `bare` a full run that keeps none is much cheaper than the last incremental ones like the one at
-        hand, by more than `noise`. Small runs, whose estimates tell little, do not count. Once both kinds have run
-        twice, at whatever size, full runs correct the estimate, and less of a difference to incremental runs is enough;
-        any is where even full runs that keep states were cheaper.
+        If full runs are cheaper than incremental ones even while they keep states, nobody reads these. Else a full run
+        without states must be much cheaper, and by more than `noise`. Full runs correct its estimate; before two were
+        measured, small incremental runs do not count.
 
         >>> slow = Past([PastRun("INCREMENTAL", 700, 720)] * 3)
-        >>> slow.unpaid(300, 700, 100), slow.unpaid(500, 700, 100), Past(slow.runs[:2]).unpaid(300, 700, 100)
-        (True, False, False)
-        >>> small = [PastRun("INCREMENTAL", 200, 210)] * 3
-        >>> Past(small).unpaid(50, 200, 100), Past([*small, *[PastRun("FULL", 150, 180)] * 2]).unpaid(50, 200, 100)
+        >>> [slow.unpaid(bare, 900, 700, 100) for bare in (300, 500)], Past(slow.runs[:2]).unpaid(300, 900, 700, 100)
+        ([True, False], False)
+        >>> small, full = [PastRun("INCREMENTAL", 200, 210)] * 3, [PastRun("FULL", 250, 250)] * 2
+        >>> Past(small).unpaid(50, 250, 200, 100), Past([*small, *full]).unpaid(50, 250, 200, 100)
         (False, True)
+        >>> Past([*small, *[PastRun("FULL", 250, 190)] * 2]).unpaid(249, 250, 200, 100)
+        True
         """
-        took = [run.measured for run in self._warm(incremental)]
-        full = [run for run in self.runs if run.kind == "FULL" and not run.cold and run.estimated > 0][:LATEST]
-        if min(len(took), len(full)) >= SURE:
-            likely = bare * max(1.0, median(run.measured / run.estimated for run in full))
-            incremental, whole = median(took), median(run.measured for run in full)
-            if whole < incremental:
-                return likely < min(NEAR * whole, whole - NO_DIFFERENCE)
-            return incremental > max(likely / THREE_QUARTERS, likely + noise / 2)
-        if len(took) <= SURE or median(took) < LEAST:
+        took = [run.measured for run in self._warm("INCREMENTAL", incremental)]
+        whole = self._warm("FULL", full)
+        if not took or (len(whole) < SURE and (len(took) <= SURE or median(took) < LEAST)):
             return False
-        return median(took) > max(bare / HALF, bare + noise)
+        if min(len(took), len(whole)) < SURE:
+            return median(took) > max(bare / HALF, bare + noise)
+        if _is_cheaper(median(run.measured for run in whole), median(took)):
+            return True
+        likely = bare * max(1.0, median(run.measured / run.estimated for run in whole))
+        return median(took) > max(likely / THREE_QUARTERS, likely + noise / 2)
 
-    def _warm(self, incremental: float) -> list[PastRun]:
-        """The latest incremental runs with estimates like this one, without cold ones."""
-        alike = (run for run in self.runs if run.kind == "INCREMENTAL" and _alike(run, incremental))
-        return [run for run in alike if not run.cold][:LATEST]
+    def _warm(self, way: Way, estimated: float) -> list[PastRun]:
+        """The latest runs of a kind with estimates like this one, without cold ones."""
+        return [run for run in self.runs if run.kind == way and _alike(run, estimated) and not run.cold][:LATEST]
 
     def _counting(self, estimates: dict[Way, float]) -> dict[Way, list[PastRun]]:
         """Of each kind the latest runs with estimates like this one: warm ones, or cold ones if both kinds have these
@@ -166,6 +167,10 @@ class Past:
     def then(self, run: PastRun) -> Past:
         """Returns what is remembered after one more run."""
         return Past((run, *self.runs)[:REMEMBERED])
+
+
+def _is_cheaper(full: float, incremental: float) -> bool:
+    return full < min(NEAR * incremental, incremental - NO_DIFFERENCE)
 
 
 def _alike(run: PastRun, estimated: float) -> bool:

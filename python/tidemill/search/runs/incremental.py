@@ -97,11 +97,11 @@ class IncrementalPlanner:
         """
         estimates = self._all_anew().estimated, plan.estimated
         bare = full(self.task, self.lost or COST, frozenset()) if plan.states and not self.request.between else None
-        if bare is not None and self.request.past.unpaid(bare.estimated, plan.estimated, self.task.model.noise):
+        if bare is not None and self.request.past.unpaid(bare.estimated, *estimates, self.task.model.noise):
             plan.explanation.space.memo.emit("dropped", "", 0, "all states: full runs without them cost much less")
             worth = self.request.chosen.worth if self.request.chosen is not None else {}
             took = self.request.past.compare(bare.estimated, plan.estimated, self.task.model.noise)
-            bare = replace(bare, chosen=Choice(circumstances(self.request), worth))
+            bare = replace(bare, chosen=Choice(replace(circumstances(self.request), unpaid=True), worth))
             return bare.weighed(replace(took, way="FULL"), self.task.model)
         found = self.request.past.compare(*estimates, self.task.model.noise, None if bare is None else bare.estimated)
         costs = sorted((("FULL", found.full), ("INCREMENTAL", found.incremental)), key=lambda c: c[0] != found.way)

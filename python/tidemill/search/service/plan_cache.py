@@ -126,7 +126,7 @@ def _weighed(plan: RunPlan, request: PlanRequest) -> RunPlan | None:
         return plan
     model = cost_model(request.settings.cost_model, request.settings.cost_constants)
     found = request.past.compare(*plan.compared, model.noise, plan.stateless)
-    if plan.stateless is not None and request.past.unpaid(plan.stateless, plan.compared[1], model.noise):
+    if plan.stateless is not None and request.past.unpaid(plan.stateless, *plan.compared, model.noise):
         return None
     return None if request.policy == "AUTO" and found.way != plan.kind else plan.weighed(found, model)
 
