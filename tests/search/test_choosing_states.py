@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from tests.search.test_planner import EXTREMA, SUMS, change, planned
+from tests.search.test_planner import EXTREMA, SUMS, WINDOW, change, planned
 from tidemill.search.contract import past as past_of_runs
 from tidemill.search.contract.choice import Choice, Circumstances
 from tidemill.search.contract.past import TRUSTED, Past, PastRun
@@ -82,12 +82,24 @@ def test_full_runs_are_tried_where_they_would_be_cheaper_without_states() -> Non
         plan = after(*runs, *slow)
         assert (plan.kind, plan.states) == ("FULL", ())
         made_for = (plan.chosen or Choice()).made_for
-        assert made_for.unpaid
+        assert made_for.unpaid == pytest.approx(5.0 * bare)
         for times, holds in ((1.9, True), (2.1, False)):
-            now = replace(made_for, unpaid=False, rows={name: times * rows for name, rows in made_for.rows.items()})
-            assert (now.like(made_for), now.like(replace(made_for, unpaid=False))) == (holds, True)
+            now = replace(made_for, unpaid=None, rows={name: times * rows for name, rows in made_for.rows.items()})
+            assert (now.like(made_for), now.like(replace(made_for, unpaid=None))) == (holds, True)
         plan = after(*(replace(run, measured=9.0 * run.estimated) for run in runs), *slow)
         assert (plan.kind, plan.states) == ("INCREMENTAL", kept.states)
+
+
+def test_full_runs_make_no_states_that_were_given_up() -> None:
+    """Neither by cost, nor where nothing else computes the change without them, nor where a user asks for one."""
+    chosen = planned(SUMS, chosen=Choice()).chosen
+    assert chosen is not None
+    given_up = Choice(replace(chosen.made_for, unpaid=1234.0))
+    seen = [PastRun("FULL", 1.0, 1.0)] * 2
+    for text, more in ((SUMS, {"full_reason": "REQUESTED"}), (WINDOW, {"past": Past(seen)})):
+        plan = planned(text, chosen=given_up, **more)
+        assert (plan.kind, plan.states, plan.chosen) == ("FULL", (), given_up)
+    assert re.fullmatch(r"COST: full \d+ ms, incremental 1234 ms", plan.reason or "")
 
 
 def test_a_preferred_pack_and_the_policy_full_choose_for_themselves() -> None:

@@ -52,7 +52,7 @@ class Circumstances:
         full: a likely run may be full because that is cheaper.
         arrivals: expected rows of a cycle, inserted and deleted, by the names of the sources.
         rows: rows of the sources, by their names, where they are known.
-        unpaid: the states were given up, since runs with them took too long.
+        unpaid: CPU milliseconds of an incremental run, if the states were given up because it took too long; None else.
     """
 
     packs: frozenset[str] = frozenset()
@@ -61,7 +61,7 @@ class Circumstances:
     full: bool = False
     arrivals: Mapping[str, float] = field(default_factory=dict)
     rows: Mapping[str, float] = field(default_factory=dict)
-    unpaid: bool = False
+    unpaid: float | None = None
 
     def like(self, then: Circumstances) -> bool:
         """True if a choice made for `then` still holds: the same budget and unit of cost, no new packs, the same
@@ -77,7 +77,7 @@ class Circumstances:
             return False
         if then.full and not self.full:
             return False
-        factor = TWICE if then.unpaid else DECADE
+        factor = DECADE if then.unpaid is None else TWICE
         return _near(self.arrivals, then.arrivals, factor) and _near(self.rows, then.rows, factor)
 
 

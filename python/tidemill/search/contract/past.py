@@ -144,7 +144,7 @@ class Past:
             return median(took) > max(bare / HALF, bare + noise)
         if _is_cheaper(median(run.measured for run in whole), median(took)):
             return True
-        likely = bare * max(1.0, median(run.measured / run.estimated for run in whole))
+        likely = bare * median(run.measured / run.estimated for run in whole)
         return median(took) > max(likely / THREE_QUARTERS, likely + noise / 2)
 
     def _warm(self, way: Way, estimated: float) -> list[PastRun]:

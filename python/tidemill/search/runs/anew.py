@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from tidemill.search.choose.sharing import share
+from tidemill.search.contract.choice import Choice
 from tidemill.search.contract.run_kinds import PlanKind
 from tidemill.search.contract.run_plan import read_by
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan
@@ -14,15 +15,21 @@ from tidemill.search.space.space import written_once
 from tidemill.tvr.form import SNAPSHOT, Span, at
 
 
-def full(task: PlanningTask, reason: str, states: Collection[str] | None = None) -> ExplainedPlan:
+def full(
+    task: PlanningTask, reason: str, states: Collection[str] | None = None, chosen: Choice | None = None
+) -> ExplainedPlan:
     """The plan of a full run: the states and the result, all from the sources, each from what is written before it.
 
-    `states`: names of the states to make, by default those worth keeping, which takes a search of its own. States that
-    the enabled rules cannot make are left out.
+    `states`: names of the states to make, by default those worth keeping, which takes a search of its own; `chosen`:
+    their choice, by default that of this search. States that the enabled rules cannot make are left out.
     """
-    space = task.whole
+    space, known = task.whole, task.request.chosen
     if states is None:
-        states = frozenset() if task.request.policy == "FULL" else task.worth_keeping()
+        states = frozenset()
+        if known is not None and known.made_for.unpaid is not None and task.holds:
+            chosen = known
+        elif task.request.policy != "FULL":
+            states = task.worth_keeping()
     kept = [c for c in space.candidates if c.name in states]
     written = written_once((c.name, base(space.memo, c, space.now)) for c in kept)
     extractor = task.extractor(space, past=False, followed=written)
@@ -35,7 +42,7 @@ def full(task: PlanningTask, reason: str, states: Collection[str] | None = None)
         run.base(candidate)
     run.result(task.told_from)
     rival = Alternative(RECOMPUTE, (RECOMPUTE,), (run.cost,))
-    return run.plan("FULL", reason, lambda: [rival], task.own_point, chosen=task.choice)
+    return run.plan("FULL", reason, lambda: [rival], task.own_point, chosen=chosen or task.choice)
 
 
 def rebuild(task: PlanningTask, reason: str) -> ExplainedPlan:

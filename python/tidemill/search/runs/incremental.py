@@ -53,7 +53,7 @@ class IncrementalPlanner:
         self._look_for_states(space)
         plan = self._cheapest_change(space)
         if plan is None:
-            return full(self.task, self.lost or self._why_not(space))
+            return self._without_change(space)
         if useless := self._useless(plan):
             self.states -= useless
             words = f"given up: {', '.join(sorted(useless))}; neither this run nor a likely one reads them"
@@ -64,8 +64,17 @@ class IncrementalPlanner:
         if not _from_the_past(plan):
             plan = self._change(space, lambda _, followed: self.task.without_recompute(space, followed))
             if plan is None:
-                return full(self.task, self.lost or self._why_not(space))
+                return self._without_change(space)
         return self._cheaper(plan)
+
+    def _without_change(self, space: Space) -> ExplainedPlan:
+        """A full plan where nothing else computes the change: without states that did not pay, or without any."""
+        took = None if self.chosen is None or self.lost is not None else self.chosen.made_for.unpaid
+        if took is None:
+            return full(self.task, self.lost or self._why_not(space))
+        plan = full(self.task, COST, *self._kept)
+        found = self.request.past.compare(plan.estimated, took, self.task.model.noise)
+        return plan.weighed(replace(found, way="FULL", incremental=took), self.task.model)
 
     def _cheapest_change(self, space: Space) -> ExplainedPlan | None:
         """The cheapest plan of the view's change by the packs that the request allows; None if nothing computes it."""
@@ -88,7 +97,12 @@ class IncrementalPlanner:
 
     def _all_anew(self) -> ExplainedPlan:
         """A full plan that makes the existing states; it gives the cost of a full run without a choice of states."""
-        return full(self.task, COST, None if self.chosen is None else self.states | self.anew)
+        return full(self.task, COST, *self._kept)
+
+    @property
+    def _kept(self) -> tuple[frozenset[str] | None, Choice | None]:
+        """The states to keep after the run, and their choice; None if nobody has chosen them."""
+        return (None, None) if self.chosen is None else (self.states | self.anew, self.chosen)
 
     def _cheaper(self, plan: ExplainedPlan) -> ExplainedPlan:
         """The cheaper of the incremental and the full plan, by their estimates and by what earlier runs took.
@@ -101,14 +115,14 @@ class IncrementalPlanner:
             plan.explanation.space.memo.emit("dropped", "", 0, "all states: full runs without them cost much less")
             worth = self.request.chosen.worth if self.request.chosen is not None else {}
             took = self.request.past.compare(bare.estimated, plan.estimated, self.task.model.noise)
-            bare = replace(bare, chosen=Choice(replace(circumstances(self.request), unpaid=True), worth))
+            bare = replace(bare, chosen=Choice(replace(circumstances(self.request), unpaid=took.incremental), worth))
             return bare.weighed(replace(took, way="FULL"), self.task.model)
         found = self.request.past.compare(*estimates, self.task.model.noise, None if bare is None else bare.estimated)
         costs = sorted((("FULL", found.full), ("INCREMENTAL", found.incremental)), key=lambda c: c[0] != found.way)
         told = " rather than ".join(f"{way} {cost:.3f} ms" for way, cost in costs)
         plan.explanation.space.memo.emit("best", "", 0, told)
         if found.way == "FULL":
-            rival = full(self.task, self.lost or COST)
+            rival = full(self.task, self.lost or COST, *self._kept)
             plan = replace(rival, explanation=replace(rival.explanation, rivals=plan.explanation.rivals))
         plan = replace(plan, compared=estimates, stateless=None if bare is None else bare.estimated)
         return plan.weighed(found, self.task.model)
