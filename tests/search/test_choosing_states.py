@@ -100,6 +100,8 @@ def test_full_runs_make_no_states_that_were_given_up() -> None:
         plan = planned(text, chosen=given_up, **more)
         assert (plan.kind, plan.states, plan.chosen) == ("FULL", (), given_up)
     assert re.fullmatch(r"COST: full \d+ ms, incremental 1234 ms", plan.reason or "")
+    must = planned(SUMS, policy="INCREMENTAL", chosen=given_up)
+    assert (must.kind, len(must.states)) == ("INCREMENTAL", 1)
 
 
 def test_a_preferred_pack_and_the_policy_full_choose_for_themselves() -> None:

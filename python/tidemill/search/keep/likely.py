@@ -75,14 +75,25 @@ def _rows(request: PlanRequest) -> dict[str, float]:
 
 
 def choice_holds(request: PlanRequest) -> bool:
-    """True if the choice of the kept states holds for this run, or nobody knows what it was made for."""
-    return request.chosen is None or circumstances(request).like(request.chosen.made_for)
+    """True if the choice of the kept states holds for this run, or nobody knows what it was made for.
+
+    Where runs must be incremental, states that did not pay are needed all the same.
+    """
+    if request.chosen is None:
+        return True
+    then = request.chosen.made_for
+    return (then.unpaid is None or _is_free(request)) and circumstances(request).like(then)
 
 
 def may_be_full(request: PlanRequest) -> bool:
     """True if a likely run may be full because that is cheaper: where something tells what comes. A guess of what comes
     is no reason to keep nothing."""
-    return request.policy == "AUTO" and request.settings.prefer is None and told(request)
+    return _is_free(request) and told(request)
+
+
+def _is_free(request: PlanRequest) -> bool:
+    """True if neither the policy nor a preference says how the view is maintained."""
+    return request.policy == "AUTO" and request.settings.prefer is None
 
 
 def told(request: PlanRequest) -> bool:
