@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 
 from tests.search.test_planner import EXTREMA, SUMS, WINDOW, change, planned
+from tidemill.explain.document import document
 from tidemill.search.contract import past as past_of_runs
 from tidemill.search.contract.choice import Choice, Circumstances
 from tidemill.search.contract.past import TRUSTED, Past, PastRun
@@ -99,6 +100,9 @@ def test_full_runs_make_no_states_that_were_given_up() -> None:
     for text, more in ((SUMS, {"full_reason": "REQUESTED"}), (WINDOW, {"past": Past(seen)})):
         plan = planned(text, chosen=given_up, **more)
         assert (plan.kind, plan.states, plan.chosen) == ("FULL", (), given_up)
+        told = [state["reason"] for state in document(plan, {})["states"]]
+        why = "given up: an incremental run took 1234 ms with the states of then, and a full run less"
+        assert told == ([why] if text == SUMS else [])
     assert re.fullmatch(r"COST: full \d+ ms, incremental 1234 ms", plan.reason or "")
     must = planned(SUMS, policy="INCREMENTAL", chosen=given_up)
     assert (must.kind, len(must.states)) == ("INCREMENTAL", 1)

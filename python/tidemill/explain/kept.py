@@ -80,6 +80,9 @@ def _why_kept(run: ExplainedPlan, reader: int | None, *, behind: bool) -> str:
 
 def _why_not(run: ExplainedPlan, worth: Worth | None) -> str:
     budget = None if run.chosen is None else run.chosen.made_for.budget
+    unpaid = None if run.chosen is None else run.chosen.made_for.unpaid
+    if unpaid is not None:
+        return f"given up: an incremental run took {unpaid:.0f} ms with the states of then, and a full run less"
     if worth is not None and budget is not None and (worth.gain is None or worth.gain > 0):
         alone = "it" if worth.bytes > budget else "it beside the states that are kept"
         return f"STATE BUDGET does not hold {alone}"
