@@ -15,14 +15,23 @@ COSTS = st.floats(1.0, 1e6)
 def test_after_one_run_the_next_estimate_is_what_it_took(estimated: float, factor: float) -> None:
     took = max(1.0, estimated * factor)
     learned = Learned().costs_after("FULL", [Seen("result", estimated, took)])
-    assert learned.cost("FULL", "result", estimated) == pytest.approx(took)
+    assert learned.cost("FULL", ["result"], estimated) == pytest.approx(took)
 
 
 def test_a_lesson_is_for_steps_of_one_kind_of_run_name_and_size() -> None:
     learned = Learned().costs_after("FULL", [Seen("result", 100.0, 300.0)])
-    assert learned.cost("FULL", "result", 400.0) == 1200.0
-    assert learned.cost("FULL", "result", 401.0) == 401.0
-    assert learned.cost("FULL", "delta", 100.0) == learned.cost("INCREMENTAL", "result", 100.0) == 100.0
+    assert learned.cost("FULL", ["result"], 400.0) == 1200.0
+    assert learned.cost("FULL", ["result"], 401.0) is None
+    assert learned.cost("FULL", ["delta"], 100.0) is None
+    assert learned.cost("INCREMENTAL", ["result"], 100.0) is None
+
+
+def test_the_first_name_with_a_lesson_counts() -> None:
+    """What steps of as many rows took tells more than what all did."""
+    few, many = Seen("delta of 10^1 rows", 50.0, 10.0), Seen("delta", 60.0, 90.0)
+    learned = Learned().costs_after("FULL", [few, many])
+    for name, cost in (("delta of 10^1 rows", 12.0), ("delta of 10^4 rows", 90.0)):
+        assert learned.cost("FULL", [name, "delta"], 60.0) == pytest.approx(cost)
 
 
 def test_one_run_out_of_the_ordinary_changes_little() -> None:
@@ -30,7 +39,7 @@ def test_one_run_out_of_the_ordinary_changes_little() -> None:
     for _ in range(6):
         learned = learned.costs_after("FULL", [Seen("result", 100.0, 100.0)])
     learned = learned.costs_after("FULL", [Seen("result", 100.0, 1600.0)])
-    assert learned.cost("FULL", "result", 100.0) == pytest.approx(200.0)
+    assert learned.cost("FULL", ["result"], 100.0) == pytest.approx(200.0)
 
 
 def test_a_cold_run_teaches_only_until_a_warm_one_does() -> None:
@@ -38,10 +47,10 @@ def test_a_cold_run_teaches_only_until_a_warm_one_does() -> None:
         return learned.costs_after("FULL", [Seen("result", 100.0, took)], cold=cold)
 
     cold = after(Learned(), 900.0, cold=True)
-    assert cold.cost("FULL", "result", 100.0) == pytest.approx(900.0)
+    assert cold.cost("FULL", ["result"], 100.0) == pytest.approx(900.0)
     warm = after(cold, 50.0, cold=False)
-    assert warm.cost("FULL", "result", 100.0) == pytest.approx(50.0)
-    assert after(warm, 900.0, cold=True).cost("FULL", "result", 100.0) == pytest.approx(50.0)
+    assert warm.cost("FULL", ["result"], 100.0) == pytest.approx(50.0)
+    assert after(warm, 900.0, cold=True).cost("FULL", ["result"], 100.0) == pytest.approx(50.0)
 
 
 def test_what_no_run_repeats_is_forgotten_first() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log10
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.bridge.walls import NANOSECONDS, Part
@@ -58,28 +59,40 @@ def with_split(
 
 def likely_cost(view: View, plan: RunPlan) -> float:
     """Returns the estimate of a run: its plan's, corrected by what its steps took in earlier runs."""
-    likely = _lessons_for(view, plan)
-    more = sum(likely.cost(plan.kind, name, cost) - cost for name, cost in _estimates(plan).items())
+    likely, more = _lessons_for(view, plan), 0.0
+    for names, estimate in (*_estimates(plan).values(), (_names(plan, APPLYING), plan.applying)):
+        corrected = likely.cost(plan.kind, names, estimate)
+        more += 0.0 if corrected is None else corrected - estimate
     return float(plan.estimated) + more
 
 
 def beside_estimates(view: View, plan: RunPlan, spent: Iterable[StepSpent]) -> Iterator[StepSpent]:
-    """Yields what each step took, with what was expected of it; of applying, in the first step that does so."""
-    planned, likely = {step.name: step for step in plan.steps}, _lessons_for(view, plan)
+    """Yields what each step took, with what was expected of it; of applying the first time in the first step of it."""
+    planned, likely, applying = {step.name: step for step in plan.steps}, _lessons_for(view, plan), plan.applying
     estimates = _estimates(plan)
     for each in spent:
-        step = planned.get(each.step)
-        name = APPLYING if step is None else step.name
-        known = estimates.pop(name, None)
-        cost = None if known is None else round(likely.cost(plan.kind, name, known), 3)
+        step, cost = planned.get(each.step), None
+        if step is None:
+            cost = likely.cost(plan.kind, _names(plan, f"{APPLYING}: {each.step}"), plan.applying)
+            cost, applying = (cost, 0.0) if cost is not None else (applying or None, 0.0)
+        elif each.step in estimates:
+            names, estimate = estimates[each.step]
+            corrected = likely.cost(plan.kind, names, estimate)
+            cost = estimate if corrected is None else corrected
         rows = None if step is None or step.volume.written is None else round(step.volume.written)
-        yield replace(each, estimated_cost=cost, estimated_rows=rows)
+        yield replace(each, estimated_cost=None if cost is None else round(cost, 3), estimated_rows=rows)
 
 
-def _estimates(plan: RunPlan) -> dict[str, float]:
-    """Returns the plan's estimates in CPU milliseconds of its steps and of applying, by name."""
-    costs = {step.name: step.volume.cost for step in plan.steps if step.volume.cost is not None}
-    return {**costs, APPLYING: plan.applying}
+def _estimates(plan: RunPlan) -> dict[str, tuple[Sequence[str], float]]:
+    """Returns the plan's estimates in CPU milliseconds of its steps, by name, each with the names of its lessons."""
+    return {s.name: (_names(plan, s.name), s.volume.cost) for s in plan.steps if s.volume.cost is not None}
+
+
+def _names(plan: RunPlan, name: str) -> Sequence[str]:
+    """Returns the names of the lessons of a step, or of applying: among steps of as many rows, and among all."""
+    volumes = [s.volume for s in plan.steps if s.name == name] or [s.volume for s in plan.steps if s.target == "delta"]
+    rows = max((max(v.read, v.written or 0.0) for v in volumes), default=0.0)
+    return f"{name} of 10^{int(log10(max(1.0, rows)))} rows", name
 
 
 def _lessons_for(view: View, plan: RunPlan) -> Learned:
@@ -121,17 +134,23 @@ def lessons(view: View, plan: RunPlan, row: RunRow, spent: Iterable[StepSpent]) 
     cold = _WARM.get(key) is None
     _WARM.put(key, True)
     past = head.past.then(PastRun(plan.kind, plan.estimated, row.measured_cost, cold))
-    took, written = dict[str, float](), dict[str, int | None]()
-    estimates = _estimates(plan)
-    for each in spent:
-        name = each.step if each.step in estimates else APPLYING
-        took[name] = took.get(name, 0.0) + each.cpu_ms
-        written[each.step] = each.rows
-    costs = [Seen(name, estimates[name], cpu) for name, cpu in took.items()]
-    learned = head.learned.costs_after(plan.kind, costs, cold=cold)
+    spent = list(spent)
+    learned = head.learned.costs_after(plan.kind, _costs(plan, spent), cold=cold)
     if plan.kind == "INCREMENTAL":
-        learned = learned.sizes_after(_changes(plan, written))
+        learned = learned.sizes_after(_changes(plan, {each.step: each.rows for each in spent}))
     return past, learned
+
+
+def _costs(plan: RunPlan, spent: Iterable[StepSpent]) -> Iterator[Seen]:
+    """Yields what steps took beside their estimates, under each of their names; and what applying took, in sum, and of
+    each of its steps as a part of that."""
+    estimates, applying = _estimates(plan), 0.0
+    for each in spent:
+        names, estimate = estimates.get(each.step) or (_names(plan, f"{APPLYING}: {each.step}"), plan.applying)
+        yield from (Seen(name, estimate, each.cpu_ms) for name in names)
+        applying += 0.0 if each.step in estimates else each.cpu_ms
+    if applying or plan.applying:
+        yield from (Seen(name, plan.applying, applying) for name in _names(plan, APPLYING))
 
 
 def _changes(plan: RunPlan, written: Mapping[str, int | None]) -> Iterator[Seen]:

@@ -6,7 +6,7 @@ The choice between a full and an incremental run compares whole runs (`past`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ FEW_ROWS = 10.0
 """Rows that are added to estimated and to measured ones, so that few rows teach little."""
 WEIGHED = 4
 """Number of runs from which on the newest one counts as much as each of so many."""
-REMEMBERED = 64
+REMEMBERED = 128
 """Largest number of lessons of a kind; beyond it, those that no run repeats are forgotten first."""
 CONTENT = ""
 """The name of the view's own change among those of states."""
@@ -72,23 +72,25 @@ class Learned:
     """Lessons of a view's runs.
 
     Attributes:
-        costs: of steps, by kind of run and name of the step.
+        costs: of steps, by kind of run and name of the step, and once more for each size of it.
         sizes: factors of the rows of changes, by the name of the state that keeps the relation, or `CONTENT`.
     """
 
     costs: Mapping[str, Lesson] = field(default_factory=dict)
     sizes: Mapping[str, float] = field(default_factory=dict)
 
-    def cost(self, kind: str, step: str, estimated: float) -> float:
-        """Likely CPU milliseconds of a step: its estimate, corrected if it is like those that were measured.
+    def cost(self, kind: str, names: Sequence[str], estimated: float) -> float | None:
+        """Likely CPU milliseconds of a step: its estimate, corrected by the first of these names that a step like it
+        had; None if none had.
 
-        >>> Learned().costs_after("FULL", [Seen("result", 80, 20)]).cost("FULL", "result", 100)
+        >>> Learned().costs_after("FULL", [Seen("result", 80, 20)]).cost("FULL", ["result of 10^3 rows", "result"], 100)
         25.0
         """
-        lesson = self.costs.get(f"{kind} {step}")
-        if lesson is None or max(lesson.estimated, estimated) > ALIKE * max(1.0, min(lesson.estimated, estimated)):
-            return estimated
-        return estimated * lesson.factor
+        for name in names:
+            lesson = self.costs.get(f"{kind} {name}")
+            if lesson is not None and _alike(lesson.estimated, estimated):
+                return estimated * lesson.factor
+        return None
 
     def costs_after(self, kind: str, seen: Iterable[Seen], *, cold: bool = False) -> Learned:
         """These lessons and those of one more run. A cold one teaches only what nothing else has."""
@@ -123,6 +125,10 @@ class Learned:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Learned:
         return Learned({name: Lesson(*told) for name, told in data["costs"].items()}, data["sizes"])
+
+
+def _alike(one: float, other: float) -> bool:
+    return max(one, other) <= ALIKE * max(1.0, min(one, other))
 
 
 def _within(factor: float, most: float) -> float:
