@@ -91,8 +91,19 @@ def test_full_runs_are_tried_where_they_would_be_cheaper_without_states() -> Non
         assert (plan.kind, plan.states) == ("INCREMENTAL", kept.states)
 
 
+def test_a_full_run_by_cost_keeps_the_choice_of_states() -> None:
+    """A choice that holds is not made again because one run is full: what was compared is what is run."""
+    many = {0: change(share=3.0)} | {n: change(changed=False) for n in (1, 2)}
+    chosen = planned(SUMS, many, chosen=Choice()).chosen
+    assert chosen is not None
+    for states in (frozenset[str](), frozenset(s.name for s in planned(SUMS, first=True).states)):
+        plan = planned(SUMS, many, states=states, chosen=chosen)
+        assert (plan.kind, frozenset(s.name for s in plan.states), plan.chosen) == ("FULL", states, chosen)
+        assert (plan.compared or (0.0, 0.0))[0] == plan.estimated
+
+
 def test_full_runs_make_no_states_that_were_given_up() -> None:
-    """Neither by cost, nor where nothing else computes the change without them, nor where a user asks for one."""
+    """Neither where nothing else computes the change without them, nor where a user asks for one."""
     chosen = planned(SUMS, chosen=Choice()).chosen
     assert chosen is not None
     given_up = Choice(replace(chosen.made_for, unpaid=1234.0))

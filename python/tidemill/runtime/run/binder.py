@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from tidemill.plan.expr import Col, Expr, Lit, fn
+from tidemill.plan.keyed import keyed_fields
+from tidemill.runtime.before.situation import Situation
 from tidemill.runtime.content.row_expressions import ROWS, signed_counts
+from tidemill.runtime.view.record import RunRecord
 from tidemill.wire import nodes
 from tidemill.wire.nodes import Among, WireNode
 
@@ -165,3 +168,18 @@ class Binder:
 
     def _files(self, node: Mapping[str, Any], listed: Files) -> WireNode:
         return nodes.files(listed, nodes.stored_columns(node), node.get("path_column"), node.get("row_column"))
+
+
+def binder_of(head: RunRecord | None, situation: Situation) -> Binder:
+    """Returns a binder that knows positions, states and result as they are before the run. `head`: the last run."""
+    states = head.states if head else {}
+    return Binder(
+        positions=situation.positions,
+        states={name: [p.files for p in s.pieces] for name, s in states.items()},
+        before={name: s.before for name, s in states.items()},
+        result=head.files if head else (),
+        held=head.held_files if head else (),
+        observe_scans=situation.first and not situation.prepared,
+        counted=situation.counted,
+        keyed=keyed_fields(situation.query),
+    )

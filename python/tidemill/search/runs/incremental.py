@@ -109,7 +109,8 @@ class IncrementalPlanner:
 
         States that do not pay are given up, by a full run without them.
         """
-        estimates = self._all_anew().estimated, plan.estimated
+        whole = self._all_anew()
+        estimates = whole.estimated, plan.estimated
         bare = full(self.task, self.lost or COST, frozenset()) if plan.states and not self.request.between else None
         if bare is not None and self.request.past.unpaid(bare.estimated, *estimates, self.task.model.noise):
             plan.explanation.space.memo.emit("dropped", "", 0, "all states: full runs without them cost much less")
@@ -122,8 +123,8 @@ class IncrementalPlanner:
         told = " rather than ".join(f"{way} {cost:.3f} ms" for way, cost in costs)
         plan.explanation.space.memo.emit("best", "", 0, told)
         if found.way == "FULL":
-            rival = full(self.task, self.lost or COST, *self._kept)
-            plan = replace(rival, explanation=replace(rival.explanation, rivals=plan.explanation.rivals))
+            explanation = replace(whole.explanation, rivals=plan.explanation.rivals)
+            plan = replace(whole, reason=self.lost or COST, explanation=explanation)
         plan = replace(plan, compared=estimates, stateless=None if bare is None else bare.estimated)
         return plan.weighed(found, self.task.model)
 
