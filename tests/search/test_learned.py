@@ -2,13 +2,69 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import NamedTuple
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.search.contract.learned import CONTENT, DEARER, REMEMBERED, Learned, Seen
+from tests.search.test_planner import SUMS, planned
+from tidemill.cost.kept import CONTENT
+from tidemill.search.contract.learned import DEARER, REMEMBERED, Learned, Seen
+from tidemill.search.contract.lessons import READ_FIRST, likely_cost, likely_costs, taught
+from tidemill.search.contract.run_plan import RunPlan
 
 COSTS = st.floats(1.0, 1e6)
+
+
+class Step(NamedTuple):
+    """A step that was carried out."""
+
+    step: str
+    cpu_ms: int
+    rows: int | None = None
+
+
+def test_a_run_teaches_its_steps_and_the_parts_of_applying() -> None:
+    """But not what reads a change for them, which no plan has: that is a part of nothing."""
+    plan = replace(planned(SUMS, states=frozenset(s.name for s in planned(SUMS, first=True).states)), applying=80.0)
+    model = {step.name: step.volume.cost or 0.0 for step in plan.steps}
+    took = {name: round(cost / 4) for name, cost in model.items()}
+    spent = [
+        Step(f"{READ_FIRST} 0 from 0 to 1", 700),
+        *(Step(name, cost, 5) for name, cost in took.items()),
+        Step("find", 30),
+        Step("cut", 10),
+    ]
+    assert (plan.kind, len(plan.steps)) == ("INCREMENTAL", 2)
+    assert list(likely_costs(Learned(), plan, spent)) == [None, *model.values(), 80.0, None]
+    assert likely_cost(Learned(), plan) == plan.estimated
+    learned = taught(Learned(), plan, spent, cold=False)
+    assert list(likely_costs(learned, plan, spent)) == pytest.approx([None, *took.values(), 30.0, 10.0])
+    less = sum(model.values()) - sum(took.values()) + 80.0 - 40.0
+    assert likely_cost(learned, plan) == pytest.approx(plan.estimated - less)
+    assert learned.sizes.keys() == {CONTENT, *(s.name for s in plan.states)}
+    assert all(factor < 1.0 for factor in learned.sizes.values())
+
+
+def test_what_steps_of_other_sizes_took_counts_where_none_of_this_size_ran() -> None:
+    """Steps of few rows and of many: each size by itself, once it was seen."""
+
+    def sized(rows: float) -> RunPlan:
+        plan = planned(SUMS, first=True)
+        return replace(
+            plan,
+            steps=tuple(replace(s, volume=replace(s.volume, read=rows, written=rows, cost=50.0)) for s in plan.steps),
+        )
+
+    def took(learned: Learned, rows: float) -> float | None:
+        return next(likely_costs(learned, sized(rows), [Step("result", 0)]))
+
+    learned = taught(Learned(), sized(5.0), [Step("result", 10)], cold=False)
+    assert (took(learned, 5.0), took(learned, 5e4)) == (10.0, 10.0)
+    learned = taught(learned, sized(5e4), [Step("result", 90)], cold=False)
+    assert (took(learned, 5.0), took(learned, 5e4)) == pytest.approx((10.0, 90.0))
 
 
 @given(estimated=COSTS, factor=st.floats(1.0 / DEARER, DEARER))

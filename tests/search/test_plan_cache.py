@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.search.test_planner import SOURCES, SUMS, change
+from tidemill.cost.kept import CONTENT
 from tidemill.plan.change import SourceChange
-from tidemill.search.contract.learned import CONTENT, Learned
+from tidemill.search.contract.learned import Learned
 from tidemill.search.contract.past import Past, PastRun
 from tidemill.search.contract.request import PlanRequest, UpcomingPoint
 from tidemill.search.contract.stored import Layout, Piece

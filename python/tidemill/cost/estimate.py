@@ -9,7 +9,7 @@ from math import prod
 from tidemill.cost.costing import CostModel, Facts, RowCount
 from tidemill.cost.distinct import Distinct
 from tidemill.cost.guesses import CONDITION_SHARE, NEW_VALUE_SHARE
-from tidemill.cost.kept import KeptRows
+from tidemill.cost.kept import CONTENT, KeptRows
 from tidemill.cost.moments import Moment, Moments
 from tidemill.memo.memo import Memo
 from tidemill.plan.change import SourceChange
@@ -58,7 +58,7 @@ def estimate(
     last = at[-1]
     facts = Facts(sizes.memo.query, sizes.steps, last.selectivity, distinct=last.distinct)
     learned = {
-        number: measured.learned[name] for name, number in {**states, "": root}.items() if name in measured.learned
+        number: measured.learned[name] for name, number in {**states, CONTENT: root}.items() if name in measured.learned
     }
     moments = Moments(sizes.memo, at, facts.change_over, learned)
     kept = {

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from tidemill.cost.guesses import UNCOUNTED_ROWS
 from tidemill.plan.ops import HeldScan, ResultScan, StateScan
 
+CONTENT = ""
+"""The view's own relation, among those that are called by the names of states."""
+
 
 @dataclass(frozen=True, slots=True)
 class StateRows:
@@ -40,8 +43,8 @@ class KeptRows:
         states: by the names of states.
         content: rows of the view's content.
         held: rows of the view's held change.
-        learned: by what factors the changes of relations had more rows than estimated, by the names of their states;
-            that of the content is named "".
+        learned: by what factors the changes of relations had more rows than estimated, by the names of their states, or
+            `CONTENT`.
     """
 
     states: Mapping[str, StateRows] = field(default_factory=dict)

@@ -34,8 +34,6 @@ from tidemill.plan.ops import (
 )
 from tidemill.tvr.form import Span, Time
 
-NOTHING_LEARNED: Mapping[int, float] = {}
-
 
 @dataclass(frozen=True, slots=True)
 class Moment:
@@ -71,7 +69,7 @@ class Moments:
         memo: Memo,
         at: Sequence[Moment],
         counted: Callable[[int, Time, Time], tuple[float, float] | None],
-        learned: Mapping[int, float] = NOTHING_LEARNED,
+        learned: Mapping[int, float],
     ) -> None:
         self._memo = memo
         self._at = at

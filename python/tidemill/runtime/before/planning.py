@@ -176,10 +176,9 @@ class PlanInputs:
     def request(self, situation: Situation) -> PlanRequest:
         request = _request(situation, self.full_reason, self.lost, self.refill)
         number, price = self.point
-        request = replace(request, point=number, price=price, tells=self.tells)
-        if situation.settings.cost_model == "default":  # runs are known by their time
-            request = replace(request, past=self.past, learned=self.learned)
-        return _written(situation, request)
+        past = self.past if situation.settings.cost_model == "default" else NOTHING_PAST  # runs are known by their time
+        told = replace(request, point=number, price=price, past=past, learned=self.learned, tells=self.tells)
+        return _written(situation, told)
 
 
 def plan(situation: Situation, asked: PlanInputs) -> RunPlan:

@@ -14,7 +14,6 @@ from typing import Any
 from tidemill.bridge.jvm import Jvm, JvmFailure
 from tidemill.cost.guesses import FILE_ROW_BYTES
 from tidemill.plan.datatype import type_to_text
-from tidemill.plan.keyed import keyed_fields
 from tidemill.plan.query import count_field
 from tidemill.runtime.before.situation import Situation
 from tidemill.runtime.content import leaving
@@ -24,8 +23,8 @@ from tidemill.runtime.content.jobs import SparkJobs
 from tidemill.runtime.content.leaving import ResultColumn
 from tidemill.runtime.content.places import PLACES, Sought
 from tidemill.runtime.run import metrics
-from tidemill.runtime.run.binder import Binder
-from tidemill.runtime.run.occasion import Occasion, beside_estimates, lessons, likely_cost, with_split
+from tidemill.runtime.run.binder import Binder, binder_of
+from tidemill.runtime.run.occasion import Occasion, beside_estimates, lessons, with_split
 from tidemill.runtime.run.steps import Outcome, carry_out
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import UndecidedError, parent
@@ -38,6 +37,8 @@ from tidemill.runtime.view.history import ChangeCounts, RunRow
 from tidemill.runtime.view.record import File, RunRecord, StoredPiece, StoredState
 from tidemill.runtime.view.views import Lost, View
 from tidemill.search.contract.cycles import NO_CYCLES, Cycles
+from tidemill.search.contract.learned import Learned
+from tidemill.search.contract.lessons import likely_cost
 from tidemill.search.contract.run_kinds import RunKind
 from tidemill.search.contract.run_plan import RunPlan, StateSpec
 from tidemill.sources.adapters import check_undisturbed, mark
@@ -94,7 +95,7 @@ def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion
     with jvm.walls.borders("commit", marked) as writer, Stage(view.files, view.location, number) as stage:
         query, name = situation.document["query"], view.definition.qualified
         execution = SparkJobs(jvm, query, name, number, situation.clock)
-        binder, states = _binder(view, situation), view.head.states if view.head else {}
+        binder, states = binder_of(view.head, situation), view.head.states if view.head else {}
         partitions = view.definition.create.partitioned_by
         outcome = carry_out(plan, situation, execution, binder, stage, states, partitions, _sought(view, plan))
         with jvm.walls.part("writing"):
@@ -103,7 +104,7 @@ def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion
         _check_undisturbed(jvm, view, situation)
         executed = _Executed(view, situation, plan, execution, binder, stage, number, outcome)
         record = _within_budget(executed, occasion)
-        record = with_split(jvm, view, record, occasion, beside_estimates(view, plan, execution.spent))
+        record = with_split(jvm, view, record, occasion, beside_estimates(executed.learned, plan, execution.spent))
         with jvm.walls.part("commit"):
             writer.confirm()
             try:
@@ -133,22 +134,6 @@ def _columns(view: View) -> list[ResultColumn]:
 def _keys(head: RunRecord, plan: RunPlan) -> tuple[str, ...] | None:
     """Returns the columns that are a key of the view before and after the run; None if there is none."""
     return tuple(plan.keys) if plan.keys and head.keys and set(plan.keys) == set(head.keys) else None
-
-
-def _binder(view: View, situation: Situation) -> Binder:
-    """Returns a binder that knows positions, states and result as they are before the run."""
-    head = view.head
-    states = head.states if head else {}
-    return Binder(
-        positions=situation.positions,
-        states={name: [p.files for p in s.pieces] for name, s in states.items()},
-        before={name: s.before for name, s in states.items()},
-        result=head.files if head else (),
-        held=head.held_files if head else (),
-        observe_scans=situation.first and not situation.prepared,
-        counted=situation.counted,
-        keyed=keyed_fields(situation.query),
-    )
 
 
 def _check_undisturbed(jvm: Jvm, view: View, situation: Situation) -> None:
@@ -213,6 +198,11 @@ class _Executed:
         return self.view.head if self.view.head and self.view.head.filled else None
 
     @property
+    def learned(self) -> Learned:
+        """By what factors earlier estimates were off."""
+        return self.view.learned(self.situation.settings)
+
+    @property
     def fresh(self) -> bool:
         """True if neither content nor states were there before."""
         return self.situation.first and not self.situation.prepared
@@ -251,7 +241,7 @@ class _Executed:
             duration_ms=occasion.elapsed_ms(),
             cpu_ms=round(spent.cpu_ms),
             jobs=spent.jobs,
-            estimated_cost=likely_cost(self.view, plan),
+            estimated_cost=likely_cost(self.learned, plan),
             measured_cost=measured,
             regret=regret,
             state_bytes=sum(s.bytes for s in states),

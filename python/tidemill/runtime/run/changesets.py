@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from tidemill.cost.costing import FEW_ROWS
 from tidemill.plan.change import SourceChange
 from tidemill.plan.query import Query, count_field
+from tidemill.search.contract.lessons import READ_FIRST
 from tidemill.search.contract.run_plan import Step, Volume
 from tidemill.wire import nodes, questions
 from tidemill.wire.nodes import WireNode
@@ -62,7 +63,7 @@ def _interval(leaf: Mapping[str, Any]) -> Interval:
 
 def _name(interval: Interval) -> str:
     source, start, end = interval
-    return f"change of source {source} from {start} to {end}"
+    return f"{READ_FIRST} {source} from {start} to {end}"
 
 
 def _few(change: SourceChange) -> bool:

@@ -10,12 +10,13 @@ from tidemill.runtime.before.planning import PlanInputs
 from tidemill.runtime.before.situation import Situation
 from tidemill.runtime.run import attempt, reports
 from tidemill.runtime.run.netting import without_unseen_changes
-from tidemill.runtime.run.occasion import Occasion, likely_cost, publish, tells_readers
+from tidemill.runtime.run.occasion import Occasion, publish, tells_readers
 from tidemill.runtime.view.arrivals import ObservedRun
 from tidemill.runtime.view.budget import over
 from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.record import RunRecord
 from tidemill.runtime.view.views import Lost, View
+from tidemill.search.contract.lessons import likely_cost
 from tidemill.search.contract.run_kinds import GRADUAL
 from tidemill.search.contract.run_plan import RunPlan
 
@@ -56,7 +57,14 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Ru
         refill = f"STATE_LOST: {lost.content}" if lost.content is not None else None
         forced = planning.forced(situation, wanted.full)
         tells = tells_readers(view, situation, lost) and not (forced is None and situation.policy in GRADUAL)
-        return PlanInputs(forced, lost.states, refill, past=view.past(), learned=view.learned(), tells=tells)
+        return PlanInputs(
+            forced,
+            lost.states,
+            refill,
+            past=view.past(),
+            learned=view.learned(situation.settings),
+            tells=tells,
+        )
 
     def planned(lost: Lost) -> RunPlan:
         with jvm.walls.part("planning"):
@@ -74,7 +82,12 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Ru
         return RunOutcome(record.row, record)
     if wanted.dry:
         row = attempt.row_of(view, occasion, plan.kind, situation)
-        row = replace(row, reason=plan.reason, methods=tuple(plan.methods), estimated_cost=likely_cost(view, plan))
+        row = replace(
+            row,
+            reason=plan.reason,
+            methods=tuple(plan.methods),
+            estimated_cost=likely_cost(view.learned(situation.settings), plan),
+        )
         return RunOutcome(row, view.head)
     if wanted.output and (seen := without_unseen_changes(working, view, situation, plan)) is not situation:
         with jvm.walls.part("planning"):

@@ -14,13 +14,13 @@ from tidemill.explain import explained
 from tidemill.runtime.before import analysis, planning, sessions
 from tidemill.runtime.before.planning import PlanInputs
 from tidemill.runtime.before.situation import Situation, survey
-from tidemill.runtime.run.occasion import likely_cost
 from tidemill.runtime.view import views
 from tidemill.runtime.view.arrivals import ObservedRun, Outlook, expectations
 from tidemill.runtime.view.definition import Terms
 from tidemill.runtime.view.split import Split, after, steps_to_json
 from tidemill.runtime.view.views import View
 from tidemill.search.contract.learned import NOTHING_LEARNED, Learned
+from tidemill.search.contract.lessons import likely_cost
 from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.sql.statements import Create, Explain, OnDemand, Point
@@ -61,7 +61,7 @@ def _with_what_was(view: View, jvm: Jvm, mode: str) -> str:
     dropped = view.head.dropped if view.head is not None else {}
     ran: list[dict[str, Any]] = []
     if mode in ("COST", "JSON"):
-        likely = likely_cost(view, run)
+        likely = likely_cost(view.learned(sessions.planner_settings(jvm)), run)
         if abs(likely - run.estimated) > NOTED_DIFFERENCE * run.estimated:
             notes = [*notes, f"Steps like these took more or less than is estimated here: {likely:.0f} ms are likely."]
         ran = list(_ran(view))
@@ -102,7 +102,7 @@ def _of_view(jvm: Jvm, view: View) -> tuple[ExplainedPlan, list[str]]:
         number = last + 1 if last < len(schedule) else 1
         arrived = situation.arrived(schedule, number)
         present = ObservedRun(None, time.time(), replace(arrived, rows={}) if idle else arrived)
-        return _of_cycle(situation, number, view.outlook(present), view.past(), view.learned()), notes
+        return _of_cycle(situation, number, view.outlook(present), view.past(), view.learned(situation.settings)), notes
 
 
 def _of_create(jvm: Jvm, create: Create) -> ExplainedPlan:

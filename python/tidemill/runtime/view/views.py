@@ -25,6 +25,7 @@ from tidemill.runtime.view.split import Split
 from tidemill.search.contract.learned import NOTHING_LEARNED, Learned
 from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.contract.stored import HELD
+from tidemill.settings import PlannerSettings
 from tidemill.sql.codec import action_from_json, to_json
 from tidemill.sql.statements import Action, SetSchedule
 
@@ -112,9 +113,11 @@ class View:
         """Returns the costs of its last runs."""
         return NOTHING_PAST if self.head is None else self.head.past
 
-    def learned(self) -> Learned:
-        """Returns by what factors the estimates of its runs were off."""
-        return NOTHING_LEARNED if self.head is None else self.head.learned
+    def learned(self, settings: PlannerSettings) -> Learned:
+        """Returns by what factors the estimates of runs of its definition were off; nothing under another cost model
+        than `default`, whose unit need not be time."""
+        head = self.head if settings.cost_model == "default" else None
+        return NOTHING_LEARNED if head is None or head.definition != self.definition.number else head.learned
 
     def lost(self) -> Lost:
         """Returns which files of the last run are gone, or are not as they were written. No Spark job runs."""

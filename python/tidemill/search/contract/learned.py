@@ -24,10 +24,6 @@ WEIGHED = 4
 """Number of runs from which on the newest one counts as much as each of so many."""
 REMEMBERED = 128
 """Largest number of lessons of a kind; beyond it, those that no run repeats are forgotten first."""
-CONTENT = ""
-"""The name of the view's own change among those of states."""
-APPLYING = "applying"
-"""The name of all that applies a change to the content, among those of steps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,23 +94,24 @@ class Past:
         >>> both.compare(200, 400, 100)  # doctest: +ELLIPSIS
         Comparison(way='INCREMENTAL', full=900.0, incremental=50.0, measured=...)
         """
-        seen, warm = self._counting({"FULL": full, "INCREMENTAL": incremental}), self._warm("INCREMENTAL", incremental)
+        seen = self._counting({"FULL": full, "INCREMENTAL": incremental})
         ratios = {way: median(run.measured / run.estimated for run in runs) for way, runs in seen.items() if runs}
         if len(ratios) == len(WAYS) and min(map(len, seen.values())) >= SURE:
             full, incremental = full * ratios["FULL"], incremental * ratios["INCREMENTAL"]
             return Comparison(
                 "FULL" if _is_cheaper(full, incremental) else "INCREMENTAL", full, incremental, frozenset(WAYS)
             )
-        if bare is not None and (tried := self._trying(bare, warm, noise)) is not None:
+        if bare is not None and (tried := self._trying(bare, incremental, noise)) is not None:
             return tried
         ratios = {way: r for way, r in ratios.items() if min(run.measured for run in seen[way]) >= LEAST}
         shared = sqrt(next(iter(ratios.values()))) if len(ratios) == 1 else 1.0
         full, incremental = full * ratios.get("FULL", shared), incremental * ratios.get("INCREMENTAL", shared)
         return Comparison("FULL" if full < incremental - noise else "INCREMENTAL", full, incremental, frozenset(ratios))
 
-    def _trying(self, bare: float, took: Sequence[PastRun], noise: float) -> Comparison | None:
+    def _trying(self, bare: float, incremental: float, noise: float) -> Comparison | None:
         """A full run, if incremental ones have taken at least twice what one without states is likely to, and too few
         full ones have run to tell; half of the error of incremental ones is taken to be that of full ones as well."""
+        took = self._warm("INCREMENTAL", incremental)
         if len(took) < TRUSTED or sum(run.kind == "FULL" and not run.cold for run in self.runs) >= SURE:
             return None
         likely = bare * max(1.0, sqrt(median(run.measured / run.estimated for run in took)))

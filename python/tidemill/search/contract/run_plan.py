@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from tidemill.cost.costing import CostModel
+from tidemill.cost.kept import CONTENT
 from tidemill.search.contract.choice import Choice
-from tidemill.search.contract.learned import CONTENT
 from tidemill.search.contract.past import Comparison
 from tidemill.search.contract.run_kinds import Mode, PlanKind, Target
 from tidemill.search.contract.stored import KeyedRead
@@ -138,11 +138,6 @@ class RunPlan:
     asked: Mapping[str, KeyedRead] = field(default_factory=dict)
     applying: float = 0.0
     arrivals: tuple[str, ...] | None = None
-
-    @property
-    def counts(self) -> bool:
-        """True if the unit of its costs is no time, but what it counts."""
-        return self.arrivals is not None
 
     def weighed(self, found: Comparison, model: CostModel) -> Self:
         """This plan with what a comparison says: the cost of the alternative and, of a full run by cost, the reason."""
