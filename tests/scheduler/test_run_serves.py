@@ -69,6 +69,7 @@ def test_statements_and_schedules(spark: SparkSession, served: Served) -> None:
         jdbc.sql("CREATE INCREMENTAL VIEW v USING delta SCHEDULE (EVERY 1 SECONDS) AS SELECT count(*) AS n FROM t")
         remote.sql("INSERT INTO t VALUES (7)")
         until(lambda: len(jdbc.sql("SHOW REFRESHES IN v")) == 2)
+        until(lambda: jdbc.sql("SELECT * FROM v") != [{"n": "0"}])  # a Delta table is published after the commit
         assert [row["trigger"] for row in jdbc.sql("SHOW REFRESHES IN v")] == ["SCHEDULE", "CREATE"]
         assert jdbc.sql("SELECT * FROM v") == [{"n": "1"}]
         assert [(row.viewName, row.lastRun) for row in remote.sql("SHOW INCREMENTAL VIEWS").collect()] == [("v", 1)]
