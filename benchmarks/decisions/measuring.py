@@ -20,6 +20,7 @@ from tidemill.runtime.run import attempt
 from tidemill.runtime.run.occasion import with_split
 from tidemill.runtime.run.steps import carry_out
 from tidemill.runtime.view.record import RunRecord
+from tidemill.search.contract.past import Past
 from tidemill.search.contract.run_plan import RunPlan
 from tidemill.settings import PACKS
 
@@ -27,8 +28,10 @@ PREFER = "spark.tidemill.method.prefer"
 FULL = "full"
 BASE = (AUTO, FULL, *TWINS)
 WARM = 2
-"""Rounds of each change before the first that is measured. In each, AUTO has a run of either kind; the others have one
-in the last of them."""
+"""Rounds of each change in which AUTO has a run of either kind."""
+TRIED = 12
+"""Largest number of rounds after these in which AUTO chooses for itself and tries other methods. Then the others catch
+up, and one more round precedes the first that is measured."""
 COLD = 1
 """One more at a view's first change, and runs of all in each: code is new, and AUTO does not count cold runs."""
 HOPELESS = 3.0
@@ -136,10 +139,22 @@ class Measuring:
         for number in range(1, warm + 1):
             self._apply(change)
             # What is warm already needs one round of this change; AUTO has to see each kind of run twice.
-            for each in self._shuffled(self._made if first or number == warm else [AUTO]):
+            for each in self._shuffled(self._made if first else [AUTO]):
                 runs.append(self._learning(each, number))
             if first and number == 1 and not self.alike:
                 self._drop_alike(runs)
+        tried = warm + TRIED
+        for number in range(warm + 1, tried + 1):
+            self._apply(change)
+            runs.append(self._run(self._made[AUTO], number, measured=False))
+            if self._settled():
+                tried = number
+                break
+        warm = tried + 2
+        for number in (warm - 1, warm):
+            self._apply(change)
+            for each in self._shuffled(self._made):
+                runs.append(self._run(each, number, measured=False))
         for number in range(warm + 1, warm + self.rounds + 1):
             self._apply(change)
             for each in self._shuffled(self._worth_measuring(runs, warm)):
@@ -149,6 +164,15 @@ class Measuring:
         if not cell.right():
             found["why"] = self._why(change, cell.best)
         return found
+
+    def _settled(self) -> bool:
+        """True if the run at hand leaves no other methods to be tried."""
+        plan, record = self._witness.plan, self._witness.record
+        if plan is None or record is None or plan.kind == "FULL" or not plan.rivals or plan.compared is None:
+            return True
+        before = Past(record.past.runs[1:])
+        made = record.past.decide(plan.compared[0], plan.rivals, 0.0)
+        return before.judges(plan.rivals[0][1]) and made.methods == made.known
 
     def _drop_alike(self, runs: Sequence[Figures]) -> None:
         """Drops the packs that have the plan of another alternative."""

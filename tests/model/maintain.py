@@ -326,7 +326,8 @@ class View:
         self.result = result
         self.chosen = plan.chosen
         read = self.first or changed & _sources(self.query.root)
-        self.past.insert(0, PastRun(plan.kind, plan.estimated, plan.estimated * self.dice.choice([0.1, 1, 10])))
+        took = plan.estimated * self.dice.choice([0.1, 1, 10])
+        self.past.insert(0, PastRun(plan.kind, plan.estimated, took, methods=plan.methods))
         self.kinds.append(plan.kind if read else "NO_DATA")  # what the runtime would not even plan
         self.first = False
         self._check(plan)

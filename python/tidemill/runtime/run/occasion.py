@@ -22,8 +22,8 @@ from tidemill.search.contract.lessons import likely_costs, taught
 from tidemill.search.contract.past import NOTHING_PAST, Past, PastRun
 from tidemill.search.contract.run_plan import RunPlan
 
-_WARM: Recent[tuple[str, str], bool] = Recent(most=10_000)
-"""The kinds of runs that this process has executed, by the locations of views."""
+_WARM: Recent[tuple[str, ...], bool] = Recent(most=10_000)
+"""The kinds of runs that this process has executed, and the methods of incremental ones, by the locations of views."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +95,18 @@ def lessons(view: View, plan: RunPlan, row: RunRow, spent: Sequence[StepSpent]) 
         return NOTHING_PAST, NOTHING_LEARNED
     if row.measured_cost is None or plan.arrivals is not None or plan.kind == "PARTIAL":  # only times are compared
         return head.past, head.learned
-    key = (view.location, plan.kind)
-    cold = _WARM.get(key) is None
-    _WARM.put(key, True)
-    past = head.past.then(PastRun(plan.kind, plan.estimated, row.measured_cost, cold))
+    methods = () if plan.kind == "FULL" else plan.methods
+    cold = _is_new(view.location, plan.kind)
+    new = _is_new(view.location, plan.kind, *methods) if methods else cold
+    past = head.past.then(PastRun(plan.kind, plan.estimated, row.measured_cost, new, methods))
     return past, taught(head.learned, plan, spent, cold=cold)
+
+
+def _is_new(*what: str) -> bool:
+    """Returns True if this process asks for the first time."""
+    new = _WARM.get(what) is None
+    _WARM.put(what, True)
+    return new
 
 
 def tells_readers(view: View, situation: Situation, lost: Lost) -> bool:

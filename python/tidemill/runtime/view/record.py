@@ -201,7 +201,8 @@ class RunRecord:
             "functions": dict(self.functions),
             "keys": None if self.keys is None else list(self.keys),
             "steps": steps_to_json(self.steps),
-            "past": [asdict(run) for run in self.past.runs],
+            "past": [{name: v for name, v in asdict(run).items() if name != "methods"} for run in self.past.runs],
+            "past_methods": [list(run.methods) for run in self.past.runs],  # earlier versions leave it alone
             "learned": self.learned.to_json(),
             "fired": self.fired.to_json(),
             "metrics": self.row.to_json() | self._beside_row(),
@@ -244,10 +245,17 @@ class RunRecord:
             rows=data.get("rows"),
             split=split_in(data["metrics"]),
             steps=steps_from_json(data.get("steps") or ()),
-            past=Past(tuple(PastRun(**run) for run in data.get("past") or ())),
+            past=_past(data),
             learned=Learned.from_json(data["learned"]) if data.get("learned") else NOTHING_LEARNED,
             fired=Fired.from_json(data["fired"]) if data.get("fired") else NOTHING_FIRED,
         )
+
+
+def _past(data: Mapping[str, Any]) -> Past:
+    """Returns what runs took; their methods are not known if a version has written the entry that did not keep them."""
+    runs = data.get("past") or ()
+    methods = data.get("past_methods") or [()] * len(runs)
+    return Past(tuple(PastRun(**run, methods=tuple(used)) for run, used in zip(runs, methods, strict=True)))
 
 
 def sizes_of(files: Sequence[File]) -> tuple[list[int], list[int]]:

@@ -3,6 +3,9 @@
 A run is full or incremental. Either would cost its estimate, times the ratio of measured to estimated cost over the
 latest comparable runs of that kind. Filling a view is no such run: it makes states, and most of its code is new. In a
 process the first run of a kind is cold, and cold runs are compared with cold ones only.
+
+Incremental runs differ by their methods. Once some have run, the plans of other methods are compared in the same way,
+and those that may be much cheaper than estimated are tried.
 """
 
 from __future__ import annotations
@@ -37,6 +40,19 @@ TRUSTED = 4
 REMEMBERED = 32
 """Number of runs of a view that are remembered. Older ones are forgotten, so that their plans can be tried again."""
 
+TRIES = 3
+"""Smallest number of warm runs by the same methods after which what they took counts as it is."""
+HOPE = 2.0
+"""Factor by which a run by methods that were not tried may be cheaper than is likely."""
+WORTH = 0.9
+"""Largest cost of such a run, if all goes well, as a share of the cheapest known one, for which it is tried."""
+GAIN = 30.0
+"""Smallest number of CPU milliseconds that it must gain then."""
+
+Methods: TypeAlias = tuple[str, ...]
+"""The packs that a plan counts for, in their order."""
+Rivals: TypeAlias = tuple[tuple[Methods, float], ...]
+"""Methods with the estimates of their incremental plans, in CPU milliseconds; the planner's choice first."""
 Way: TypeAlias = Literal["FULL", "INCREMENTAL"]
 """The two kinds of runs that are compared."""
 WAYS: tuple[Way, ...] = ("FULL", "INCREMENTAL")
@@ -44,12 +60,17 @@ WAYS: tuple[Way, ...] = ("FULL", "INCREMENTAL")
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """An executed run; costs in CPU milliseconds. `cold`: the first of its kind for its view in the process."""
+    """An executed run; costs in CPU milliseconds.
+
+    `cold`: the first of its kind, and by its methods, for its view in the process. `methods`: of an incremental run;
+    empty if they are not known, as in the logs of earlier versions.
+    """
 
     kind: Way
     estimated: float
     measured: float
     cold: bool = False
+    methods: Methods = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +92,28 @@ class Comparison:
         """Likely CPU milliseconds of the alternative to a run of that kind; None if none like it was measured."""
         other, cost = ("INCREMENTAL", self.incremental) if way == "FULL" else ("FULL", self.full)
         return cost if other in self.measured else None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The kind of run to take, and by which methods.
+
+    Attributes:
+        found: of a full run and an incremental one by `known`.
+        known: the methods that cost least as far as runs have told.
+        methods: those of an incremental run: `known`, or others that are tried.
+        unpaid: the view's states do not pay.
+    """
+
+    found: Comparison
+    known: Methods
+    methods: Methods
+    unpaid: bool
+
+    @property
+    def taken(self) -> Methods | None:
+        """The methods of the incremental run to take; None: a full one is to be taken."""
+        return None if self.unpaid or self.found.way == "FULL" else self.methods
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +150,73 @@ class Past:
         shared = sqrt(next(iter(ratios.values()))) if len(ratios) == 1 else 1.0
         full, incremental = full * ratios.get("FULL", shared), incremental * ratios.get("INCREMENTAL", shared)
         return Comparison("FULL" if full < incremental - noise else "INCREMENTAL", full, incremental, frozenset(ratios))
+
+    def decide(self, full: float, rivals: Rivals, noise: float, bare: float | None = None) -> Decision:
+        """The kind of run to take and its methods, given estimates as for `compare`; of incremental plans several.
+
+        Other methods are tried only where an incremental run is to be taken anyway.
+        """
+        known = self.cheapest(rivals)
+        alike, incremental = self.by(known), dict(rivals)[known]
+        return Decision(
+            alike.compare(full, incremental, noise, bare),
+            known,
+            self._worth_trying(rivals, known) or known,
+            bare is not None and alike.unpaid(bare, full, incremental, noise),
+        )
+
+    def judges(self, estimated: float) -> bool:
+        """True if so many incremental runs like this one were measured that other methods are compared with theirs."""
+        return len(self._warm("INCREMENTAL", estimated)) >= TRUSTED
+
+    def by(self, methods: Methods) -> Past:
+        """Returns the runs without incremental ones by other methods than these."""
+        return Past([run for run in self.runs if run.kind == "FULL" or run.methods in {methods, ()}])
+
+    def cheapest(self, rivals: Rivals) -> Methods:
+        """The methods whose runs took least, of those that ran often enough; the planner's choice if none did, or if
+        its runs took hardly more.
+
+        >>> deltas = [PastRun("INCREMENTAL", 100, 300, methods=("delta",))] * 3
+        >>> groups = [PastRun("INCREMENTAL", 200, 220, methods=("affected",))] * 3
+        >>> rivals = ((("delta",), 100.0), (("affected",), 200.0))
+        >>> Past(deltas).cheapest(rivals), Past([*deltas, *groups]).cheapest(rivals)
+        (('delta',), ('affected',))
+        """
+        took = {m: cost for m, estimated in rivals if (cost := self._took(m, estimated)) is not None}
+        first, best = rivals[0][0], min(took, key=took.__getitem__, default=rivals[0][0])
+        return first if first in took and not _is_cheaper(took[best], took[first]) else best
+
+    def _worth_trying(self, rivals: Rivals, known: Methods) -> Methods | None:
+        """The methods that ran too seldom to tell, and would gain most by what they may cost; None if no others do.
+
+        At best methods that never ran cost less than is likely by `HOPE`, if half of the error of the known ones (in
+        logarithms) is theirs too. Those that ran may cost less than their cheapest run did by the root of it. Where
+        each run has a process of its own none is warm: then they are no longer tried after as many cold runs.
+        """
+        least, shared = self._took(known, dict(rivals)[known]), self.by(known)._ratio(dict(rivals)[known])
+        if least is None or shared is None:
+            return None
+        hopes: dict[Methods, float] = {}
+        for methods, estimated in rivals:
+            ran = [run for run in self.runs if run.methods == methods and _alike(run, estimated)]
+            warm = [run for run in ran if not run.cold]
+            if methods != known and len(warm) < TRIES and len(ran) <= TRIES:
+                cheapest = min((run.measured / run.estimated for run in warm), default=sqrt(shared / HOPE))
+                hopes[methods] = estimated * cheapest / sqrt(HOPE)
+        best = min(hopes, key=hopes.__getitem__, default=known)
+        return best if best in hopes and hopes[best] < min(WORTH * least, least - GAIN) else None
+
+    def _took(self, methods: Methods, estimated: float) -> float | None:
+        """Likely CPU milliseconds by these methods; None if too few runs by them were measured."""
+        alike = self.by(methods)
+        ratio = alike._ratio(estimated)
+        return None if ratio is None or len(alike._warm("INCREMENTAL", estimated)) < TRIES else ratio * estimated
+
+    def _ratio(self, estimated: float) -> float | None:
+        """The median ratio of measured to estimated cost of warm incremental runs with estimates like this one."""
+        found = [run.measured / run.estimated for run in self._warm("INCREMENTAL", estimated)]
+        return median(found) if found else None
 
     def _trying(self, bare: float, incremental: float, noise: float) -> Comparison | None:
         """A full run, if incremental ones have taken at least twice what one without states is likely to, and too few

@@ -9,7 +9,7 @@ from typing import Self
 from tidemill.cost.costing import CostModel
 from tidemill.cost.kept import CONTENT
 from tidemill.search.contract.choice import Choice
-from tidemill.search.contract.past import Comparison
+from tidemill.search.contract.past import Comparison, Rivals
 from tidemill.search.contract.run_kinds import Mode, PlanKind, Target
 from tidemill.search.contract.stored import KeyedRead
 from tidemill.wire import questions
@@ -114,6 +114,8 @@ class RunPlan:
         behind: names of the states that the run does not follow; they stay at their moment.
         chosen: the choice of the kept states; None for a run without output, which chooses none.
         compared: estimates of a full and of an incremental run, if the two were compared.
+        rivals: of a plan under AUTO the incremental plans that were compared with a full one; those of other methods
+            too, once enough runs were measured.
         stateless: estimate of a full run that keeps no states, if this one was compared with it; None else.
         rejected: likely CPU milliseconds of the alternative that the plan was compared with, if comparable runs were
             measured.
@@ -133,6 +135,7 @@ class RunPlan:
     behind: frozenset[str]
     chosen: Choice | None
     compared: tuple[float, float] | None = None
+    rivals: Rivals = ()
     stateless: float | None = None
     rejected: float | None = None
     asked: Mapping[str, KeyedRead] = field(default_factory=dict)

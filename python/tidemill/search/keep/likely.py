@@ -91,6 +91,11 @@ def may_be_full(request: PlanRequest) -> bool:
     return _is_free(request) and told(request)
 
 
+def tries_methods(request: PlanRequest) -> bool:
+    """True if what runs took may have this one use other methods than the cheapest by estimate."""
+    return _is_free(request) and not request.between
+
+
 def _is_free(request: PlanRequest) -> bool:
     """True if neither the policy nor a preference says how the view is maintained."""
     return request.policy == "AUTO" and request.settings.prefer is None

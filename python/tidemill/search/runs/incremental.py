@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tidemill.errors import TidemillError
@@ -11,9 +11,10 @@ from tidemill.search.choose.extract import Extractor
 from tidemill.search.choose.planned import Planned
 from tidemill.search.choose.sharing import Start, share
 from tidemill.search.contract.choice import Choice
+from tidemill.search.contract.past import Methods
 from tidemill.search.contract.run_kinds import GRADUAL
 from tidemill.search.contract.run_plan import COST, read_by, states_needed
-from tidemill.search.keep.likely import circumstances
+from tidemill.search.keep.likely import circumstances, tries_methods
 from tidemill.search.runs.anew import full
 from tidemill.search.runs.assembly import Assembly
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan
@@ -65,7 +66,7 @@ class IncrementalPlanner:
             plan = self._change(space, lambda _, followed: self.task.without_recompute(space, followed))
             if plan is None:
                 return self._without_change(space)
-        return self._cheaper(plan)
+        return self._cheaper(self._by_methods(space, plan))
 
     def _without_change(self, space: Space) -> ExplainedPlan:
         """A full plan where nothing else computes the change: without states that did not pay, or without any."""
@@ -104,28 +105,55 @@ class IncrementalPlanner:
         """The states to keep after the run, and their choice; None if nobody has chosen them."""
         return (None, None) if self.chosen is None else (self.states | self.anew, self.chosen)
 
-    def _cheaper(self, plan: ExplainedPlan) -> ExplainedPlan:
-        """The cheaper of the incremental and the full plan, by their estimates and by what earlier runs took.
+    def _by_methods(self, space: Space, plan: ExplainedPlan) -> dict[Methods, ExplainedPlan]:
+        """The plans of the change by their methods, this one first: that of each pack by itself too, once enough runs
+        were measured to compare them by what they took."""
+        found = {plan.methods: plan}
+        if not tries_methods(self.request) or self.anew or not self.request.past.judges(plan.estimated):
+            return found
+        for other in self._own_plans(space).values():
+            if other is not None and other.states == plan.states and _from_the_past(other):
+                known = found.get(other.methods)
+                if known is None or (known is not plan and other.estimated < known.estimated):
+                    found[other.methods] = other
+        return found
 
-        States that do not pay are given up, by a full run without them.
+    def _cheaper(self, plans: Mapping[Methods, ExplainedPlan]) -> ExplainedPlan:
+        """The cheapest of incremental plans and the full one, by their estimates and by what earlier runs took; the
+        first of the incremental ones is the cheapest by estimate.
+
+        States that do not pay are given up, by a full run without them. Methods that may be cheaper than they look are
+        tried.
         """
-        whole = self._all_anew()
-        estimates = whole.estimated, plan.estimated
-        bare = full(self.task, self.lost or COST, frozenset()) if plan.states and not self.request.between else None
-        if bare is not None and self.request.past.unpaid(bare.estimated, *estimates, self.task.model.noise):
+        whole, first = self._all_anew(), next(iter(plans.values()))
+        past, noise = self.request.past, self.task.model.noise
+        bare = full(self.task, self.lost or COST, frozenset()) if first.states and not self.request.between else None
+        rivals = tuple((methods, plan.estimated) for methods, plan in plans.items())
+        made = past.decide(whole.estimated, rivals, noise, None if bare is None else bare.estimated)
+        plan = plans[made.known]
+        if bare is not None and made.unpaid:
             plan.explanation.space.memo.emit("dropped", "", 0, "all states: full runs without them cost much less")
             worth = self.request.chosen.worth if self.request.chosen is not None else {}
-            took = self.request.past.compare(bare.estimated, plan.estimated, self.task.model.noise)
+            took = past.by(made.known).compare(bare.estimated, plan.estimated, noise)
             bare = replace(bare, chosen=Choice(replace(circumstances(self.request), unpaid=took.incremental), worth))
             return bare.weighed(replace(took, way="FULL"), self.task.model)
-        found = self.request.past.compare(*estimates, self.task.model.noise, None if bare is None else bare.estimated)
+        found = made.found
         costs = sorted((("FULL", found.full), ("INCREMENTAL", found.incremental)), key=lambda c: c[0] != found.way)
         told = " rather than ".join(f"{way} {cost:.3f} ms" for way, cost in costs)
         plan.explanation.space.memo.emit("best", "", 0, told)
-        if found.way == "FULL":
+        compared = whole.estimated, plan.estimated
+        if made.taken is None:
             explanation = replace(whole.explanation, rivals=plan.explanation.rivals)
             plan = replace(whole, reason=self.lost or COST, explanation=explanation)
-        plan = replace(plan, compared=estimates, stateless=None if bare is None else bare.estimated)
+        elif made.taken != first.methods:
+            plan = plans[made.taken]
+            plan.explanation.space.memo.emit("best", "", 0, f"by what runs took, or for a try: {' '.join(made.taken)}")
+        plan = replace(
+            plan,
+            compared=compared,
+            rivals=rivals,
+            stateless=None if bare is None else bare.estimated,
+        )
         return plan.weighed(found, self.task.model)
 
     def _beside_full(self, plan: ExplainedPlan) -> ExplainedPlan:
@@ -285,18 +313,21 @@ class IncrementalPlanner:
 
     def _alternatives(self, space: Space) -> list[Alternative]:
         """The best plan of each pack, on top of `delta` or `recompute`; that of `recompute` reads the sources only."""
-
-        def best(pack: str) -> ExplainedPlan | None:
-            if pack == RECOMPUTE:
-                return self._all_anew()
-            return self._change(space, lambda _, followed: self._own(space, pack, followed))
-
-        plans = {pack: best(pack) for pack in self.task.able(space)}
+        own = self._own_plans(space)
+        plans = {pack: self._all_anew() if pack == RECOMPUTE else own[pack] for pack in self.task.able(space)}
         return [
             Alternative(pack, plan.methods, (plan.estimated,))
             for pack, plan in plans.items()
             if plan is not None and pack in plan.methods
         ]
+
+    def _own_plans(self, space: Space) -> dict[str, ExplainedPlan | None]:
+        """The best plan of each pack but `recompute` that found something; None if it has none."""
+
+        def best(pack: str) -> ExplainedPlan | None:
+            return self._change(space, lambda _, followed: self._own(space, pack, followed))
+
+        return {pack: best(pack) for pack in self.task.able(space) if pack != RECOMPUTE}
 
 
 def _alone_with(pack: str) -> frozenset[str]:

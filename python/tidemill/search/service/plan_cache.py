@@ -2,8 +2,9 @@
 
 Two runs are similar if their requests differ only in sizes: they have the same analysed query, the same kind of change
 of each source, the same states at the same moments, and the same settings. A plan is reused if no size is off by more
-than a factor of two, and if what full and incremental runs took leads to the same choice between them. So the plan of
-a view's runs is searched again when the view has grown, and otherwise once.
+than a factor of two, and if what earlier runs took leads to the same choice between full and incremental runs, and
+among methods. So the plan of a view's runs is searched again when the view has grown, and once after a few runs, when
+other methods are compared.
 Positions and files are bound into a plan later, so they do not matter.
 """
 
@@ -21,7 +22,7 @@ from tidemill.recent import Recent
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.contract.run_plan import RunPlan, Step
 from tidemill.search.keep.compaction import may_compact
-from tidemill.search.keep.likely import choice_holds
+from tidemill.search.keep.likely import choice_holds, tries_methods
 
 OFF = 2.0
 """Largest factor between a size and the one that was planned for."""
@@ -42,13 +43,15 @@ PlanSearch: TypeAlias = Callable[[PlanRequest], RunPlan]
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A plan, the sizes, changed rows and factors that it was made with, and whether it kept the choice of states."""
+    """A plan, the sizes, changed rows and factors that it was made with, whether it kept the choice of states, and
+    whether plans of other methods were compared with it."""
 
     plan: RunPlan
     sizes: RequestSizes
     changed: float
     factors: Mapping[str, float]
     holds: bool
+    judged: bool
 
 
 @dataclass
@@ -70,16 +73,15 @@ class PlanCache:
         kind, sizes = _kind(request), dict(_sizes(request))
         known = self._known.get(kind)
         if known is not None and _near(known.sizes, sizes) and not may_compact(request, known.plan.asked):
-            again = _weighed(known.plan, request)
+            again = _weighed(known, request)
             if again is not None:
                 again = _resized(again, _changed(request) / known.changed, request.learned.sizes, known.factors)
                 return replace(again, chosen=request.chosen) if known.holds else again
         found = search(request)
         if any(step.mode == "compact" for step in found.steps):
             return found
-        self._known.put(
-            kind, _Known(found, sizes, _changed(request), request.learned.sizes, found.chosen == request.chosen)
-        )
+        holds, factors = found.chosen == request.chosen, request.learned.sizes
+        self._known.put(kind, _Known(found, sizes, _changed(request), factors, holds, _judges(found, request)))
         return found
 
 
@@ -120,15 +122,26 @@ def _without_sizes(query: Query) -> list[str]:
     return list(map(_text, parts))
 
 
-def _weighed(plan: RunPlan, request: PlanRequest) -> RunPlan | None:
-    """A plan with what runs took since it was made; None if the other kind of run is the cheaper one now."""
+def _weighed(known: _Known, request: PlanRequest) -> RunPlan | None:
+    """A plan with what runs took since it was made; None if another kind of run, or other methods, are to be taken
+    now, or if plans of other methods are to be compared for the first time."""
+    plan = known.plan
     if plan.compared is None:
         return plan
-    model = cost_model(request.settings.cost_model, request.settings.cost_constants)
-    found = request.past.compare(*plan.compared, model.noise, plan.stateless)
-    if plan.stateless is not None and request.past.unpaid(plan.stateless, *plan.compared, model.noise):
+    model, (full, incremental) = cost_model(request.settings.cost_model, request.settings.cost_constants), plan.compared
+    if not plan.rivals:
+        return plan.weighed(request.past.compare(full, incremental, model.noise), model)
+    if not known.judged and _judges(plan, request):
         return None
-    return None if request.policy == "AUTO" and found.way != plan.kind else plan.weighed(found, model)
+    made = request.past.decide(full, plan.rivals, model.noise, plan.stateless)
+    if made.taken != (None if plan.kind == "FULL" else plan.methods):
+        return None
+    return plan.weighed(made.found, model)
+
+
+def _judges(plan: RunPlan, request: PlanRequest) -> bool:
+    """True if other methods are compared with those of the cheapest incremental plan."""
+    return bool(plan.rivals) and tries_methods(request) and request.past.judges(plan.rivals[0][1])
 
 
 def _resized(plan: RunPlan, grown: float, now: Mapping[str, float], then: Mapping[str, float]) -> RunPlan:
