@@ -23,6 +23,7 @@ from tidemill.cost.costing import (
     OperatorWork,
     Read,
     RowCount,
+    is_broadcast,
 )
 from tidemill.memo.memo import Memo
 from tidemill.plan.expr import Handle
@@ -167,10 +168,10 @@ class DefaultCostModel:
                 broadcast = kind != "full" and all(self._is_small(r.rows, r.row_bytes, r.form) for r in reads[1:])
                 return CpuMs(self._matching(inputs, broadcast=broadcast) + output * self.row)
             case KeyFilter() | FromStart():
-                return CpuMs(self._matching(inputs, broadcast=inputs[1] <= BROADCAST_ROWS) + output * self.row)
+                return CpuMs(self._matching(inputs, broadcast=_is_broadcast(reads[1])) + output * self.row)
             case LookUp(scan):
                 read = _looked_at(facts, scan, total)
-                looking = self._matching([read, total], broadcast=total <= BROADCAST_ROWS)
+                looking = self._matching([read, total], broadcast=_is_broadcast(reads[0]))
                 return CpuMs(read * self.kept + looking + output * self.row)
             case Aggregate(keys, calls) | Partial(keys, calls):
                 return self._grouping(total, output, len(keys) + len(calls))
@@ -191,7 +192,7 @@ class DefaultCostModel:
                 return CpuMs(self._grouping(total, total, len(columns)) + self._framing(op, inputs[0], facts))
             case ReachedWindow(window):
                 read = sizes.read_rows(op.bounds, inputs)
-                finding = self._matching(inputs, broadcast=inputs[1] <= BROADCAST_ROWS)
+                finding = self._matching(inputs, broadcast=_is_broadcast(reads[1]))
                 computing = self._grouping(read, read, len(window.columns))
                 return CpuMs(finding + computing + self._framing(window, read, facts, reached=output))
             case Less(columns):
@@ -199,7 +200,7 @@ class DefaultCostModel:
             case Reach(partition, order) if len(inputs) == 1:
                 return self._grouping(inputs[0], output, len(partition) + len(order))
             case Reach(partition, order):
-                finding = self._matching(inputs, broadcast=inputs[1] <= BROADCAST_ROWS)
+                finding = self._matching(inputs, broadcast=_is_broadcast(reads[1]))
                 return CpuMs(finding + self._grouping(inputs[0], output, len(partition) + len(order)))
             case FinalChange():
                 return CpuMs(self.exchange + inputs[0] * self.probe + inputs[1] * (self.hash + self.shuffle))
@@ -275,7 +276,7 @@ class DefaultCostModel:
 
     def _is_small(self, rows: float, row_bytes: int, form: FormKind | None) -> bool:
         """True if the side of a join is broadcast: Spark goes by its bytes; changes are broadcast by their rows."""
-        if form is not None and form.interval and rows <= BROADCAST_ROWS:
+        if form is not None and form.interval and is_broadcast(rows, row_bytes):
             return True
         return rows * row_bytes <= self.broadcast_bytes
 
@@ -383,6 +384,10 @@ def _looked_at(facts: Facts, scan: StateScan, keys: float) -> float:
     rows = facts.kept_rows(scan)
     segments = min(rows, facts.segments(scan.name))
     return segments + min(rows - segments, keys * PAGE_ROWS)
+
+
+def _is_broadcast(read: Read) -> bool:
+    return is_broadcast(read.rows, read.row_bytes)
 
 
 def _texts(types: Sequence[str]) -> int:

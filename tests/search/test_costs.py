@@ -49,12 +49,13 @@ def cost(op: Op, *reads: Read) -> float:
 
 @pytest.mark.parametrize("kind", ["inner", "left", "semi", "anti", "existence"])
 def test_what_is_broadcast_is_told_from_bytes(kind: JoinKind) -> None:
-    """Spark goes by them; a change, which it is told to broadcast, goes by its rows."""
+    """Spark goes by them; a change, which it is told to broadcast, may be larger."""
     join = Join(kind, ())
     narrow, wide = (cost(join, side(1e7), side(ROWS, width)) for width in (NARROW, WIDE))
     assert narrow < wide / 10
     assert cost(join, side(1e7), side(ROWS, WIDE, DELTA)) == narrow
     assert cost(join, side(1e7), side(BROADCAST_ROWS + 1, WIDE, DELTA)) > wide
+    assert cost(join, side(1e7), side(BROADCAST_ROWS + 1, NARROW, DELTA)) < wide / 5
 
 
 def test_a_full_join_broadcasts_nothing() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tidemill.plan.ops import Join
@@ -20,7 +22,8 @@ CHAIN = "join inner [(#0 = #2), (#3 = #4), (#1 < #5)]\n" + T + U + W
 def inputs(leading: int | None) -> list[Input]:
     sizes = [1e6, 5e6, 1e3]
     return [
-        Input(frozenset({2 * i, 2 * i + 1}), 10.0 if i == leading else n, n, i == leading) for i, n in enumerate(sizes)
+        Input(frozenset({2 * i, 2 * i + 1}), 10.0 if i == leading else n, n, leads=i == leading, row_bytes=24)
+        for i, n in enumerate(sizes)
     ]
 
 
@@ -40,3 +43,17 @@ def test_a_conjunct_over_the_first_input_alone_is_not_lost() -> None:
     assert isinstance(query.root.op, Join)
     _, steps = join_order(query, inputs(0)[:2], query.root.op.condition)
     assert [len(s.condition) for s in steps] == [1]
+
+
+@pytest.mark.parametrize(("rows", "row_bytes", "broadcast"), [(5e5, 400, True), (1e6, 40, True), (1e6, 400, False)])
+def test_a_leading_input_is_broadcast_while_it_is_short_or_narrow(rows: float, row_bytes: int, broadcast: bool) -> None:
+    """What was joined is as wide as all of it: a narrow delta with wide rows is no longer broadcast."""
+    query = parse_query(SOURCES + CHAIN)
+    assert isinstance(query.root.op, Join)
+    delta, others = Input(frozenset({0, 1}), rows, 1e7, leads=True, row_bytes=row_bytes), inputs(None)
+    others = [others[1], replace(others[2], rows=1e9, base=1e9)]
+    _, steps = join_order(query, [delta, *others], query.root.op.condition)
+    assert steps[0].broadcast == broadcast
+    wide = [replace(others[0], row_bytes=1000), others[1]]
+    _, steps = join_order(query, [delta, *wide], query.root.op.condition)
+    assert not steps[1].broadcast or rows <= 5e5

@@ -23,7 +23,10 @@ NO_ROWS = RowCount(0.0)
 CpuMs = NewType("CpuMs", float)
 """Executor CPU milliseconds."""
 BROADCAST_ROWS = 500_000
-"""Largest estimated number of rows for which keys, and a change's partners in a join, are broadcast."""
+"""Largest estimated number of rows for which keys, and a change's partners in a join, are broadcast whatever their
+width."""
+BROADCAST_BYTES = 64 * 2**20
+"""Largest estimated number of bytes for which more rows are: a driver of a gigabyte builds that."""
 LOOKED_UP_KEYS = 500
 """Largest number of keys for a look-up in an ordered state; with more keys, nearly every page has one of them."""
 PAGE_ROWS = 1_000
@@ -38,6 +41,15 @@ TOUCHED_FROM_ROWS = 50_000
 """Smallest estimated number of rows of a state for which it pays to find the touched keys first, which costs a job."""
 LONG_DIGITS = 18
 """Largest precision of a decimal that is stored in a long."""
+
+
+def is_broadcast(rows: float, row_bytes: float) -> bool:
+    """True if rows of a change, or keys, are broadcast: they are few, or narrow.
+
+    >>> is_broadcast(500_000, 1000), is_broadcast(1_000_000, 48), is_broadcast(1_000_000, 80)
+    (True, True, False)
+    """
+    return rows <= BROADCAST_ROWS or rows * row_bytes <= BROADCAST_BYTES
 
 
 def few_touched(rows: float, changed: float) -> bool:

@@ -10,15 +10,16 @@ generalisation of Dijkstra's algorithm: a choice uses only what was settled befo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
 from typing import NamedTuple, TypeAlias
 
 from tidemill.cost.costing import LOOKED_UP_KEYS, NO_ROWS, CostModel, CpuMs, Facts, Read, RowCount, row_bytes
+from tidemill.cost.guesses import PART_ROW_BYTES
 from tidemill.memo.memo import Expression, Memo
-from tidemill.plan.ops import Changes, Op, Scan
+from tidemill.plan.ops import Changes, Keys, Op, Scan
 from tidemill.search.space.seed import READ_RESULT, READ_STATE
 from tidemill.search.space.ways import Way, Ways
 from tidemill.tvr.form import ATTRIBUTE_DELTA, DELTA, Time
@@ -256,16 +257,20 @@ class SettlingProblem:
         """A group as an input, as a cost model sees it."""
         about = self._memo.group(group).about
         if about is None:
-            return Read(group, choice.rows, None, choice.from_base)
+            op = None if choice.expression is None else choice.expression.op
+            width = self._bytes_of(c for c, _ in op.columns[0]) if isinstance(op, Keys) else PART_ROW_BYTES
+            return Read(group, choice.rows, None, choice.from_base, width)
         return Read(group, choice.rows, about[1].kind, choice.from_base, self._row_bytes(about[0]))
 
     def _row_bytes(self, tvr: int) -> int:
         """Bytes of a row of a relation."""
         found = self._bytes.get(tvr)
         if found is None:
-            columns = self._memo.columns
-            found = self._bytes[tvr] = row_bytes(columns.type(c) for c in self._memo.tvrs[tvr].props.columns)
+            found = self._bytes[tvr] = self._bytes_of(self._memo.tvrs[tvr].props.columns)
         return found
+
+    def _bytes_of(self, columns: Iterable[int]) -> int:
+        return row_bytes(self._memo.columns.type(c) for c in columns)
 
     def is_open(self, way: Way, run: int, found: Mapping[Place, Choice]) -> bool:
         """True if a way is possible at a run with the settled choices."""

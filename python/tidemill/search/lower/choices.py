@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from tidemill.cost.costing import BROADCAST_ROWS
+from tidemill.cost.costing import is_broadcast, row_bytes
+from tidemill.cost.guesses import PART_ROW_BYTES
 from tidemill.memo.memo import Expression, Memo
-from tidemill.plan.ops import KeyFilter, LookUp
+from tidemill.plan.ops import KeyFilter, Keys, LookUp
 from tidemill.search.choose.chosen import Chosen
 from tidemill.search.lower.lowered import Staged
 
@@ -49,7 +50,19 @@ class Choices:
 
     def is_small(self, group: int) -> bool:
         """True if a group may be broadcast."""
-        return self.rows(group) <= BROADCAST_ROWS
+        return is_broadcast(self.rows(group), self.row_bytes(group))
+
+    def row_bytes(self, group: int) -> float:
+        """Bytes of a row of a group, as `settle` tells a cost model."""
+        about, e = self.memo.group(group).about, self._chosen(group)
+        if about is not None:
+            return self._of_columns(self.memo.tvrs[about[0]].props.columns)
+        if e is not None and isinstance(e.op, Keys):
+            return self._of_columns(column for column, _ in e.op.columns[0])
+        return PART_ROW_BYTES
+
+    def _of_columns(self, columns: Iterable[int]) -> float:
+        return row_bytes(self.memo.columns.type(column) for column in columns)
 
     def is_change(self, group: int) -> bool:
         """True if a group is a form over an interval."""

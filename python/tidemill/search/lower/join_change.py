@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from tidemill.cost.costing import BROADCAST_ROWS
+from tidemill.cost.costing import is_broadcast
 from tidemill.plan.expr import ONE, Cast, Col, Expr, Lit, fn
 from tidemill.plan.ops import JoinChange
 from tidemill.plan.props import equi_keys
@@ -74,7 +74,8 @@ def join_change(
     node = _joined(query, first, (*now, changed))
     if later:
         most = max((part.known for part in first), key=lambda known: known.base)
-        left = Input(columns, most.rows if op.picked else most.rows * share, most.base, leads=True)
+        rows = most.rows if op.picked else most.rows * share
+        left = Input(columns, rows, most.base, leads=True, row_bytes=sum(part.known.row_bytes for part in first))
         node = _joined(query, [_Part(left, node), *later], [e for e in op.condition if e not in now])
     shown = tuple(c for side in sides for c in side.old.columns)
     return Lowered(nodes.project((*nodes.same(shown), (blocks.count, count)), node), shown, blocks.count)
@@ -86,7 +87,8 @@ def _sides(choices: Choices, op: JoinChange, groups: Sequence[int], inputs: Sequ
         change = None if mark is None else lowered[1]
         own = {*lowered[0].columns} if mark is None else {*lowered[0].columns, mark}
         rows = [choices.rows(group) for group in of]
-        known = Input(frozenset(own), sum(rows), choices.rows_before_filters(of[0]), leads=mark is not None)
+        base, width = choices.rows_before_filters(of[0]), choices.row_bytes(of[0])
+        known = Input(frozenset(own), sum(rows), base, leads=mark is not None, row_bytes=width)
         share, small = sum(rows[1:]) / max(sum(rows), 1.0), choices.is_small(of[-1])
         found.append(_Side(lowered[0], change, mark, known, share, small))
     return found
@@ -127,7 +129,7 @@ def _joined(query: Query, parts: Sequence[_Part], condition: Sequence[Expr]) -> 
     node = parts[first].node
     for step in steps:
         other = parts[step.input]
-        small = other.known.leads and other.known.rows <= BROADCAST_ROWS
+        small = other.known.leads and is_broadcast(other.known.rows, other.known.row_bytes)
         broadcast: Side | None = "left" if step.broadcast else "right" if small else None
         node = nodes.join("inner", step.condition, node, other.node, broadcast, few=step.few)
     return node

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidemill.cost.costing import BROADCAST_ROWS, FEW_ROWS
+from tidemill.cost.costing import FEW_ROWS, is_broadcast
 from tidemill.plan.expr import Expr
 from tidemill.plan.props import equi_keys
 from tidemill.plan.query import Query
@@ -20,13 +20,14 @@ from tidemill.plan.query import Query
 class Input:
     """An input of a join: its columns, its estimated rows, and the rows of its relation before filters.
 
-    `leads`: it is a delta, or rows that the keys of one pick, so that the join may start at it.
+    `leads`: it is a delta, or rows that the keys of one pick, so that the join may start at it. `row_bytes`: of a row.
     """
 
     columns: frozenset[int]
     rows: float
     base: float
     leads: bool
+    row_bytes: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def join_order(query: Query, inputs: Sequence[Input], condition: Sequence[Expr])
     leading = [i for i, part in enumerate(inputs) if part.leads]
     first = min(leading, key=lambda i: inputs[i].rows) if leading else 0
     done, rows = [first], inputs[first].rows
-    columns = set(inputs[first].columns)
+    columns, row_bytes = set(inputs[first].columns), inputs[first].row_bytes
     left = list(condition)
     steps: list[JoinStep] = []
     pending = [i for i in range(len(inputs)) if i != first]
@@ -69,9 +70,9 @@ def join_order(query: Query, inputs: Sequence[Input], condition: Sequence[Expr])
         columns |= inputs[best].columns
         now = tuple(c for c in left if query.columns_of(c) <= columns)
         left = [c for c in left if c not in now]
-        broadcast = bool(leading) and rows <= BROADCAST_ROWS and rows < inputs[best].rows
+        broadcast = bool(leading) and is_broadcast(rows, row_bytes) and rows < inputs[best].rows
         steps.append(JoinStep(best, now, broadcast, broadcast and rows <= FEW_ROWS))
         pending.remove(best)
         done.append(best)
-        rows = best_rows
+        rows, row_bytes = best_rows, row_bytes + inputs[best].row_bytes
     return first, steps

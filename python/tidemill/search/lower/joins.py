@@ -37,6 +37,7 @@ def _inner(blocks: Blocks, choices: Choices, op: Join, groups: Sequence[int], in
             choices.rows(group),
             choices.rows_before_filters(group),
             leads=x.count is not None or choices.is_change(group) or choices.is_picked(group),
+            row_bytes=choices.row_bytes(group),
         )
         for group, x in zip(groups, inputs, strict=True)
     ]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
-from tidemill.cost.costing import BROADCAST_ROWS, CostModel, OperatorWork
+from tidemill.cost.costing import CostModel, OperatorWork
 from tidemill.cost.guesses import CHANGED_SHARE
 from tidemill.memo.memo import Expression
 from tidemill.plan.ops import (
@@ -167,7 +167,7 @@ class Assembly:
 
     def compact(self, candidate: Candidate, compaction: Compaction, *, last: bool) -> None:
         """Merges pieces of a state, before any other step or `last`, if these read pieces of early work apart."""
-        lowerer = self._lowerer(Chosen.making(self._extractor, 0))
+        lowerer = Lowerer(self._choices(Chosen.making(self._extractor, 0)))
         lowered = lowerer.compacted(candidate.scan, candidate.partial, compaction.first)
         columns = stored_columns(candidate, lowered)
         step = Step(
@@ -253,7 +253,7 @@ class Assembly:
             lowered, volume = self.lower(change, net=True)
         else:
             columns = self.space.memo.tvrs[self.space.root].props.columns
-            lowered = self._lowerer(Chosen.making(self._extractor, change)).nothing(columns)
+            lowered = Lowerer(self._choices(Chosen.making(self._extractor, change))).nothing(columns)
             volume = Volume(written=0.0)
         step = Step("delta", "delta", None, None, lowered.node, self._counted(lowered), volume)
         self._add(step, change, self._types)
@@ -312,9 +312,9 @@ class Assembly:
             return self._extractor
         return Extractor(self.space.memo, self._model, self.space.facts, runs=(PlannedRun(self.space.now),))
 
-    def _lowerer(self, chosen: Chosen) -> Lowerer:
+    def _choices(self, chosen: Chosen) -> Choices:
         space = self.space
-        return Lowerer(Choices(space.memo, chosen, self._staged, space.base_rows, space.facts.segments))
+        return Choices(space.memo, chosen, self._staged, space.base_rows, space.facts.segments)
 
     def lower(self, group: int, *, net: bool, extractor: Extractor | None = None) -> tuple[Lowered, Volume]:
         """The plan of a group, and the estimates of what it handles."""
@@ -332,14 +332,15 @@ class Assembly:
 
     def _lowered(self, chosen: Chosen, group: int, *, net: bool) -> tuple[Lowered, Volume]:
         """A group by these choices, and the rows that it handles."""
-        lowerer = self._lowerer(chosen)
+        choices = self._choices(chosen)
+        lowerer = Lowerer(choices)
         lowered = lowerer.group(group)
         if net and lowered.count is not None and not is_net(self.space, chosen, group):
             lowered = lowerer.blocks.net(lowered.columns, lowered)
         for number, e in lowerer.used:
             if (number, e) not in self._used and (choice := chosen.weighed(number, e)) is not None:
                 self._used[number, e] = Used(number, e, choice.rows, choice.own)
-        shuffled = max((_shuffled(chosen, e) for _, e in lowerer.used), default=0.0)
+        shuffled = max((_shuffled(choices, e) for _, e in lowerer.used), default=0.0)
         leaves = [number for number, e in lowerer.used if isinstance(e.op, Changes | StateScan | ResultScan | HeldScan)]
         read = max((chosen.rows(i) for i in [*leaves, *lowerer.staged_used]), default=0.0)
         return lowered, Volume(shuffled, read, float(chosen.rows(group)))
@@ -385,11 +386,11 @@ class Assembly:
         )
 
 
-def _shuffled(extractor: Chosen, e: Expression) -> float:
+def _shuffled(choices: Choices, e: Expression) -> float:
     """Rows that Spark may have to shuffle for an expression; it broadcasts a small side of a join instead."""
     if not e.inputs or isinstance(e.op, Scan | Crossing | Filter | Project | Union | Sum | Negate | Pad | Unsign):
         return 0.0
-    rows = [extractor.rows(i) for i in e.inputs]
-    if isinstance(e.op, Join | KeyFilter | LookUp) and min(rows) <= BROADCAST_ROWS:
+    rows = [choices.rows(i) for i in e.inputs]
+    if isinstance(e.op, Join | KeyFilter | LookUp) and any(map(choices.is_small, e.inputs)):
         return 0.0
     return float(sum(rows))
