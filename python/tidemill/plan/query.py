@@ -8,7 +8,7 @@ from typing import Any
 
 from tidemill.plan.expr import Col, Expr, Handle, Timed, walk
 from tidemill.plan.kinds import SourceKind
-from tidemill.plan.ops import Op, Scan
+from tidemill.plan.ops import Scan
 from tidemill.plan.tree import Tree
 
 
@@ -109,15 +109,20 @@ class Query:
         """True if the value of an expression of the query depends on the clock."""
         return any(info is not None and info.time_dependent for info in map(self.info, walk(expr)))
 
+    def has(self, tree: Tree) -> bool:
+        """True if a part of the query is written like this."""
+        return tree in _parts(self.root)
+
     def scans(self, source: int) -> tuple[Scan, ...]:
         """The distinct scans of a source, in the order of the tree."""
-        return tuple(dict.fromkeys(op for op in _operators(self.root) if isinstance(op, Scan) and op.source == source))
+        operators = (part.op for part in _parts(self.root))
+        return tuple(dict.fromkeys(op for op in operators if isinstance(op, Scan) and op.source == source))
 
 
-def _operators(tree: Tree) -> Iterator[Op]:
-    yield tree.op
+def _parts(tree: Tree) -> Iterator[Tree]:
+    yield tree
     for below in tree.inputs:
-        yield from _operators(below)
+        yield from _parts(below)
 
 
 COUNT_FIELD = "_n"

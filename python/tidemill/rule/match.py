@@ -162,6 +162,14 @@ class Match(Generic[Matched]):
         """The column of a role at this relation, created at first use."""
         return self._memo.columns.fresh((self.relation.number, role), kind, name)
 
+    @property
+    def of_query(self) -> bool:
+        """True if the query itself is written so, True for no relation that rules derive and for no way they find."""
+        number = self.relation.number
+        op, inputs = self._memo.tvrs[number].expressions[0]
+        here = op == self.op and inputs == tuple(i.number for i in self.inputs)
+        return here and self.query.has(self._memo.tree(number))
+
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def written(self, relation: Relation, operator: type[Operator]) -> Iterator[tuple[Operator, tuple[Relation, ...]]]:
