@@ -72,7 +72,7 @@ def over(query: Query, points: int, settings: PlannerSettings) -> PlanRequest:
     there = {n: _change(s.rows or SOURCE_ROWS, static=s.kind == "static") for n, s in query.sources.items()}
     ahead = [UpcomingPoint(PRICE if i < points else 1.0, i == points, there, i) for i in range(2, points + 1)]
     request = PlanRequest(query, "AUTO", there, frozenset(), first=False, full_reason=None, settings=settings)
-    return replace(request, price=PRICE if ahead else 1.0, ahead=planned_with(ahead) if ahead else ())
+    return replace(request, price=PRICE if ahead else 1.0, ahead=planned_with(ahead, last_first=settings.last_first))
 
 
 def _change(rows: float, *, static: bool) -> SourceChange:

@@ -123,8 +123,8 @@ SETTINGS: tuple[Setting, ...] = (
         "choice",
         "priced",
         "session",
-        "`priced`: the sum over the points of price times cost. `last`: the costs of the points compared from the last "
-        "one backwards.",
+        "`priced`: the sum over the points of price times cost. `last`: the cost at the last point decides, whatever "
+        "that costs before; what is equal there is compared by the point before it, and so on. Prices do not count.",
         ("priced", "last"),
     ),
     Setting(
@@ -192,6 +192,11 @@ class PlannerSettings:
     side_by_side: int = field(default=4, compare=False, repr=False)  # no plan depends on it, nor on what follows
     scheduler_enabled: bool = field(default=False, compare=False, repr=False)
     scheduler_interval: float = field(default=2.0, compare=False, repr=False)
+
+    @property
+    def last_first(self) -> bool:
+        """True if the cost at the last point counts before that at the one before it, and so on (Tempura's c_v)."""
+        return self.objective == "last"
 
     @classmethod
     def from_confs(cls, confs: Mapping[str, str]) -> "PlannerSettings":

@@ -58,8 +58,9 @@ GAP = 1.05
 UNHURRIED = PlannerSettings(time_limit=60.0)
 
 
+@pytest.mark.parametrize("objective", ["priced", "last"])
 @pytest.mark.parametrize("query", QUERIES.values(), ids=list(QUERIES))
-def test_no_other_states_are_better(query: str) -> None:
+def test_no_other_states_are_better(query: str, objective: str) -> None:
     tried: list[tuple[Sequence[Scenario], Prices, Weighed]] = []
 
     def recorded(scenarios: Sequence[Scenario], prices: Prices, room: Room, budget: Budget) -> Weighed:
@@ -70,12 +71,15 @@ def test_no_other_states_are_better(query: str) -> None:
     parsed = parse_query(SOURCES + query)
     sources = {n: SourceChange(changed=True, old_readable=True, rows=ROWS[n]) for n in parsed.sources}
     with mock.patch.object(wanted, "worth_keeping", recorded):
-        first = PlanRequest(parsed, "AUTO", sources, frozenset(), first=True, full_reason=None, settings=UNHURRIED)
+        settings = replace(UNHURRIED, objective=objective)
+        first = PlanRequest(parsed, "AUTO", sources, frozenset(), first=True, full_reason=None, settings=settings)
         assert plan_run(first).states
     ((scenarios, prices, found),) = tried
     names = sorted({c.name for c in scenarios[0].space.candidates})
     every = [frozenset(some) for number in range(len(names) + 1) for some in combinations(names, number)]
-    assert found.names == min(every, key=lambda some: cost_of(scenarios, prices, some))
+    in_parts = [(likely_cost(scenarios, prices, some), prices.filling(some)) for some in every]
+    costs = [(run, making) if objective == "last" else (run + making / RUNS_TO_EARN, 0.0) for run, making in in_parts]
+    assert found.names == every[costs.index(min(costs))]
 
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=list(QUERIES))
@@ -115,10 +119,42 @@ def test_no_other_states_within_the_budget_are_better(
     )
 
 
+def test_a_budget_where_the_last_point_counts_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prices of a byte are paid by likely runs: the set is nearly as good for them as the best that fits."""
+    monkeypatch.setattr(keeping, "FEW", 0)
+    monkeypatch.setattr(keeping, "FEW_WITHIN", 0)
+    tried: list[tuple[Sequence[Scenario], Prices, Room, Weighed]] = []
+
+    def recorded(scenarios: Sequence[Scenario], prices: Prices, room: Room, budget: Budget) -> Weighed:
+        most = room.taken(keeping.worth_keeping(scenarios, prices, room, budget).names)
+        room = replace(room, budget=0.3 * most)
+        tried.append((scenarios, prices, room, keeping.worth_keeping(scenarios, prices, room, budget)))
+        return tried[-1][-1]
+
+    parsed = parse_query(SOURCES + QUERIES["with lines"])
+    sources = {n: SourceChange(changed=True, old_readable=True, rows=ROWS[n]) for n in parsed.sources}
+    settings = replace(UNHURRIED, objective="last")
+    with mock.patch.object(wanted, "worth_keeping", recorded):
+        plan_run(PlanRequest(parsed, "AUTO", sources, frozenset(), first=True, full_reason=None, settings=settings))
+    ((scenarios, prices, room, found),) = tried
+    names = sorted({c.name for c in scenarios[0].space.candidates})
+    every = [frozenset(some) for number in range(len(names) + 1) for some in combinations(names, number)]
+    best = min(likely_cost(scenarios, prices, some) for some in every if room.fits(some))
+    assert room.fits(found.names)
+    assert likely_cost(scenarios, prices, found.names) <= GAP * best
+    costs = [cost for _, cost in found.curve]
+    assert costs == sorted(costs, reverse=True)
+    assert all(cost < 1e9 for cost in costs)
+
+
 def cost_of(scenarios: Sequence[Scenario], prices: Prices, kept: Collection[str]) -> float:
     """Average cost of a run that follows these states and reads no others, with its part of the cost of making them."""
-    runs = sum(s.weight * keeping._run_cost(s, prices, kept) for s in scenarios)
-    return runs + prices.filling(kept) / RUNS_TO_EARN
+    return likely_cost(scenarios, prices, kept) + prices.filling(kept) / RUNS_TO_EARN
+
+
+def likely_cost(scenarios: Sequence[Scenario], prices: Prices, kept: Collection[str]) -> float:
+    """Average cost of such a run alone."""
+    return sum(s.weight * keeping._run_cost(s, prices, kept) for s in scenarios)
 
 
 def request_of(text: str, *, kept: Collection[str] | None = None, changed: Collection[int] = (0, 1)) -> PlanRequest:

@@ -20,7 +20,7 @@ from tidemill.plan.ops import Changes, Negate, Net, Op, Scan, Sum
 from tidemill.search.choose import sharing
 from tidemill.search.choose.chosen import Chosen
 from tidemill.search.choose.extract import Extractor
-from tidemill.search.choose.settle import PlannedRun
+from tidemill.search.choose.planned_run import PlannedRun
 from tidemill.search.choose.sharing import Shared, Start, TimeLimit, cheapest, share
 from tidemill.search.contract.request import PlanRequest, UpcomingPoint, planned_with
 from tidemill.search.contract.run_kinds import Policy
@@ -58,10 +58,16 @@ def change(inserts: float, *, changed: bool = True) -> SourceChange:
 
 
 def extractor(
-    memo: Memo, model: Fixed, steps: Sequence[SourceChange], prices: Sequence[float], prefer: str | None = None
+    memo: Memo,
+    model: Fixed,
+    steps: Sequence[SourceChange],
+    prices: Sequence[float],
+    prefer: str | None = None,
+    *,
+    last_first: bool = False,
 ) -> Extractor:
     facts = Facts(memo.query, tuple({0: s} for s in steps), {})
-    runs = [PlannedRun(i + 1, price) for i, price in enumerate(prices)]
+    runs = [PlannedRun(i + 1, price, i if last_first else None) for i, price in enumerate(prices)]
     return Extractor(memo, model, facts, prefer=prefer, runs=runs)
 
 
@@ -71,12 +77,19 @@ def over_steps(*steps: SourceChange) -> Memo:
     return memo
 
 
-def read_twice() -> tuple[Memo, int]:
+def computed_once(*steps: SourceChange) -> tuple[Memo, int]:
+    """A change over these steps, and its group."""
+    memo = over_steps(*steps)
+    group = memo.change(0, DELTA)
+    memo.add(group, Node(Net((0,)), (Node(Changes(0, FIELDS, OLD, NEW)),)), "r", "p")
+    return memo, group
+
+
+def read_twice(*steps: SourceChange) -> tuple[Memo, int]:
     """A change that one group reads twice, and that group."""
-    memo = over_steps(change(5.0))
+    memo, _ = computed_once(*(steps or [change(5.0)]))
     whole = memo.moment(0, SNAPSHOT, old=False)
     delta = Ref(0, over(DELTA, SYMBOLIC))
-    memo.add(memo.change(0, DELTA), Node(Net((0,)), (Node(Changes(0, FIELDS, OLD, NEW)),)), "r", "p")
     memo.add(whole, Node(Sum(), (delta, Node(Negate(), (delta,)))), "r", "p")
     return memo, whole
 
@@ -85,9 +98,7 @@ def read_twice() -> tuple[Memo, int]:
 def test_early_work_pays_where_it_is_cheap_enough(price: float, cost: float, early: bool | None) -> None:
     """Compute 10, save 5, load 4: late (0, 10), early (15, 4); even at 0.4 (Beanstalk's second example)."""
     still = change(0.0, changed=False)
-    memo = over_steps(change(5.0), still)
-    group = memo.change(0, DELTA)
-    memo.add(group, Node(Net((0,)), (Node(Changes(0, FIELDS, OLD, NEW)),)), "r", "p")
+    memo, group = computed_once(change(5.0), still)
     found = extractor(memo, Fixed(costs={Net: 10.0}), [change(5.0), still], [price, 1.0])
     assert found.cost(group, 1) == pytest.approx(cost)
     if early is not None:
@@ -114,11 +125,8 @@ def test_several_readers_share_early_work_that_pays_for_none_of_them(
     lead to the cheapest point."""
     still = change(0.0, changed=False)
     steps = [change(5.0), *[still] * (len(prices) - 1)]
-    memo = over_steps(*steps)
-    group, whole = memo.change(0, DELTA), memo.moment(0, SNAPSHOT, old=False)
-    delta = Ref(0, over(DELTA, SYMBOLIC))
-    memo.add(group, Node(Net((0,)), (Node(Changes(0, FIELDS, OLD, NEW)),)), "r", "p")
-    memo.add(whole, Node(Sum(), (delta, Node(Negate(), (delta,)))), "r", "p")
+    memo, whole = read_twice(*steps)
+    group = memo.change(0, DELTA)
     facts = Facts(memo.query, tuple({0: step} for step in steps), {})
     runs = [PlannedRun(i + 1, price) for i, price in enumerate(prices)]
     number, due = memo.find(group), len(prices) - 1
@@ -322,12 +330,71 @@ def test_what_is_tried_beside_the_best_tree(
     assert best.cost[0] == 1000.0 + 5.0 + 2 * 4.0 + 1.0
 
 
-@pytest.mark.parametrize(("objective", "early"), [("priced", False), ("last", True)])
-def test_the_objective(objective: str, early: bool) -> None:
+@pytest.mark.parametrize(
+    ("objective", "price", "early"), [("priced", 10.0, False), ("last", 10.0, True), ("last", 1e12, True)]
+)
+def test_the_objective(objective: str, price: float, early: bool) -> None:
     """By price, early work at ten times the price does not pay; where the last point counts first, it always does."""
     there = {0: SourceChange(changed=True, old_readable=True, rows=2e6, inserts=2e6, deletes=0.0)}
     more = {0: SourceChange(changed=True, old_readable=True, rows=2.02e6, inserts=2e4, deletes=0.0)}
     settings = PlannerSettings(objective=objective)
-    request = PlanRequest(parse_query(SUMS), "AUTO", there, frozenset(), True, None, settings, price=10.0)
+    request = PlanRequest(parse_query(SUMS), "AUTO", there, frozenset(), True, None, settings, price=price)
     plan = plan_run(replace(request, ahead=(UpcomingPoint(1.0, True, more),)))
     assert [s.mode for s in plan.steps] == (["base"] if early else [])
+
+
+@pytest.mark.parametrize(
+    ("to_save", "to_load", "early"),
+    [(1e12, 9.999, True), (1e12, 10.0, False), (0.0, 10.0, False), (0.0, 10.001, False)],
+)
+def test_where_the_last_point_counts_first_nothing_before_it_outweighs_it(
+    to_save: float, to_load: float, early: bool
+) -> None:
+    """To compute takes 10. What loading saves at the last point is worth any cost before; nothing saved, no cost."""
+    still = change(0.0, changed=False)
+    memo, group = computed_once(change(5.0), still)
+    model = Fixed(costs={Net: 10.0}, to_save=to_save, to_load=to_load)
+    found = extractor(memo, model, [change(5.0), still], [1.0, 1.0], last_first=True)
+    assert found.saved_by(group, 1) == ([(group, 0)] if early else [])
+
+
+def test_what_is_equal_at_the_last_point_is_compared_by_the_one_before_it() -> None:
+    """Loading costs 4, whoever has saved. Work at the second run is free, and yet it is done at the first."""
+    still = change(0.0, changed=False)
+    memo, group = computed_once(change(5.0), still, still)
+    for last_first, run in ((False, 1), (True, 0)):
+        model, steps = Fixed(costs={Net: 10.0}), [change(5.0), still, still]
+        found = extractor(memo, model, steps, [1.0, 0.0, 1.0], last_first=last_first)
+        assert found.saved_by(group, 2) == [(group, run)]
+    first, _, last = found.runs
+    assert found.cost(group, 2) == last.priced(4.0) + first.priced(15.0)
+    assert last.priced(0.1) + last.priced(0.2) == last.priced(0.3)
+
+
+@pytest.mark.parametrize(("early", "expected"), [(True, (15.0, 2.0)), (False, (0.0, 17.0))])
+def test_what_is_read_twice_is_written_once_where_the_last_point_counts_first(
+    early: bool, expected: tuple[float, float]
+) -> None:
+    """Compute 10, save 5, load 1: at the first run if it may, else at the last one, where 20 would be dearer."""
+    steps = change(5.0), change(0.0, changed=False)
+    memo, whole = read_twice(*steps)
+    facts, model = Facts(memo.query, tuple({0: s} for s in steps), {}), Fixed(costs={Net: 10.0}, to_load=1.0)
+    first, last = runs = [PlannedRun(1, rank=0), PlannedRun(2, rank=1)]
+    found = Extractor(memo, model, facts, runs=runs, savable=lambda g: early and g == memo.change(0, DELTA))
+    best = share(found, [whole], 1)
+    assert tuple(best.costs) == expected
+    assert best.cost[0] == first.priced(expected[0]) + last.priced(expected[1])
+
+
+@pytest.mark.parametrize(("objective", "kept"), [("priced", 0), ("last", 1)])
+def test_states_are_made_at_any_cost_where_the_last_point_counts_first(objective: str, kept: int) -> None:
+    """Every point has output. A state saves likely runs something, but less than their part of the cost to make it."""
+    query = parse_query(SOURCES + VIEWS["extrema of exact values"])
+    settings = PlannerSettings(objective=objective)
+    first = plan_run(PlanRequest(query, "AUTO", {0: change(1e6)}, frozenset(), True, None, settings))
+    assert len(first.states) == kept
+    names = frozenset(s.name for s in first.states)
+    other = PlannerSettings(objective={"last": "priced", "priced": "last"}[objective])
+    for now, then in ((settings, kept), (other, 1)):
+        request = PlanRequest(query, "INCREMENTAL", {0: change(5.0)}, names, False, None, now)
+        assert len(plan_run(replace(request, chosen=first.chosen, rows=5e5)).states) == then

@@ -130,7 +130,8 @@ def _early_request(situation: Situation, number: int, outlook: Outlook, lost: Co
         ahead.append(UpcomingPoint(point.cost, point.output, step, other))
     request = _request(situation, None, lost)
     own = schedule[number - 1].cost
-    return _written(situation, replace(request, price=own, point=number, ahead=planned_with(ahead)))
+    planned = planned_with(ahead, last_first=situation.settings.last_first)
+    return _written(situation, replace(request, price=own, point=number, ahead=planned))
 
 
 def _expected(

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from tidemill.cost.costing import RowCount
 from tidemill.memo.memo import Expression
 from tidemill.search.choose.extract import Extractor, PlaceAtLevel
-from tidemill.search.choose.settle import Choice, Place, PlannedRun
+from tidemill.search.choose.planned_run import PlannedRun
+from tidemill.search.choose.settle import Choice, Place
 
 
 @dataclass(frozen=True, slots=True)

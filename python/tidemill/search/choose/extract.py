@@ -19,12 +19,12 @@ from tidemill.cost.costing import CostModel, CpuMs, Facts, OperatorWork, RowCoun
 from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import FinalChange, JoinChange, Reach
 from tidemill.search.choose.planned import Gains, Planned
+from tidemill.search.choose.planned_run import PlannedRun, Priced
 from tidemill.search.choose.settle import (
     ANY_WEIGHT,
     Choice,
     Handling,
     Place,
-    PlannedRun,
     SettledChoices,
     SettlingProblem,
     WrittenAt,
@@ -194,7 +194,7 @@ class Extractor:
 
     # -- what was chosen ----------------------------------------------------------------------------------------------
 
-    def cost(self, group: int, run: int = 0) -> float:
+    def cost(self, group: int, run: int = 0) -> Priced:
         """Priced cost to compute a group at a run with all its inputs; infinite if nothing computes it."""
         choice = self.chosen(self.entry(self.place((group, run))))
         return choice.cost if choice else inf
@@ -326,14 +326,15 @@ class Extractor:
                 handling += self._model.save(choice.rows)
         return operators, handling
 
-    def gains(self, plan: Sequence[Planned]) -> dict[Place, float]:
+    def gains(self, plan: Sequence[Planned]) -> dict[Place, Priced]:
         """Estimated priced gain from writing and loading a place instead of computing it several times."""
         return self._gains.of(plan, self._best)
 
     @property
-    def noise(self) -> float:
-        """The smallest meaningful difference of costs."""
-        return self._model.noise
+    def noise(self) -> Priced:
+        """The smallest meaningful difference of priced costs."""
+        first = self.runs[0]
+        return self._model.noise if first.rank is None else first.priced(self._model.noise)
 
     def saved_by(self, group: int, run: int) -> list[tuple[int, int]]:
         """The groups saved for a group at a run, as (group, run that saves it), in the order of runs."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from tidemill.cost.costing import CostModel
 from tidemill.memo.memo import Memo
 from tidemill.plan.ops import Project, Scan
-from tidemill.search.choose.settle import Choice, Place, PlannedRun, SettledChoices, SettlingProblem
+from tidemill.search.choose.planned_run import PlannedRun, Priced
+from tidemill.search.choose.settle import Choice, Place, SettledChoices, SettlingProblem
 from tidemill.search.space.cuts import told_by
 from tidemill.search.space.ways import Way
 
@@ -51,14 +52,14 @@ class Gains:
             if looked_up := [way for way in known if way.looks_up]:
                 self._looked_up[group] = looked_up
 
-    def of(self, plan: Sequence[Planned], best: SettledChoices) -> dict[Place, float]:
+    def of(self, plan: Sequence[Planned], best: SettledChoices) -> dict[Place, Priced]:
         """Estimated priced gain from writing and loading a place instead of computing it several times.
 
         `best`: the choices with what is written already. All other choices stay. The gain includes readers that could
         use the written rows instead of their own computation: rows before a change from those after it or the other way
         round (`told_by`), and look-ups of states by written keys.
         """
-        told: dict[Place, list[float]] = defaultdict(list)
+        told: dict[Place, list[Priced]] = defaultdict(list)
         computed = [p for p in plan if p.choice.expression is not None]
         for p in computed:
             for other in self._told_by.get(p.group, ()):
@@ -66,13 +67,13 @@ class Gains:
             for way in self._looked_up.get(p.group, ()):
                 if (way.inputs[0], p.run) not in best.found:
                     continue
-                own = self._settling.choice(way, p.run, best).own * self._runs[p.run].price
+                own = self._runs[p.run].priced(self._settling.choice(way, p.run, best).own)
                 if own < p.choice.cost:
                     told[way.inputs[0], p.run].append((p.choice.cost - own) * p.times)
         at: dict[Place, list[Planned]] = defaultdict(list)
         for p in computed:
             at[p.group, p.run].append(p)
-        found: dict[Place, float] = {}
+        found: dict[Place, Priced] = {}
         for place, each in at.items():  # once for what is written, and once for all else
             others, reads = told.get(place, []), sum(p.reads for p in each)
             least = min(each, key=lambda p: p.choice.cost)
@@ -81,10 +82,10 @@ class Gains:
             rows = least.choice.rows
             handling = self._model.save(rows) + self._model.load(rows) * (reads + len(others))
             saved = sum(p.choice.cost * p.reads for p in each) - least.choice.cost + sum(others)
-            found[place] = saved - handling * self._runs[place[1]].price
+            found[place] = saved - self._runs[place[1]].priced(handling)
         return found | dict(self._before(computed, best))
 
-    def _before(self, computed: Iterable[Planned], best: SettledChoices) -> Iterator[tuple[Place, float]]:
+    def _before(self, computed: Iterable[Planned], best: SettledChoices) -> Iterator[tuple[Place, Priced]]:
         """Gains from writing at an earlier run what later runs compute several times.
 
         A single reader has chosen between the runs already. Several share what the earlier run takes, so they may gain
@@ -100,8 +101,8 @@ class Gains:
                 choice = best.get((group, run))
                 if sum(p.reads for p in readers) < 2 or choice is None or choice.expression is None:
                     continue
-                there = choice.cost + self._model.save(choice.rows) * self._runs[run].price
-                loads = sum(self._model.load(choice.rows) * p.reads * self._runs[p.run].price for p in readers)
+                there = choice.cost + self._runs[run].priced(self._model.save(choice.rows))
+                loads = sum(self._runs[p.run].priced(self._model.load(choice.rows)) * p.reads for p in readers)
                 yield (group, run), sum(p.choice.cost * p.reads for p in readers) - there - loads
 
     def _has_columns(self, p: Planned) -> bool:

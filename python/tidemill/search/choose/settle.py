@@ -20,13 +20,14 @@ from tidemill.cost.costing import LOOKED_UP_KEYS, NO_ROWS, CostModel, CpuMs, Fac
 from tidemill.cost.guesses import PART_ROW_BYTES
 from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import Changes, Keys, Op, Scan
+from tidemill.search.choose.planned_run import PlannedRun, Priced
 from tidemill.search.space.seed import READ_RESULT, READ_STATE
 from tidemill.search.space.ways import Way, Ways
-from tidemill.tvr.form import ATTRIBUTE_DELTA, DELTA, Time
+from tidemill.tvr.form import ATTRIBUTE_DELTA, DELTA
 
 Place: TypeAlias = tuple[int, int]
 """A group at a run, by number."""
-Weight: TypeAlias = tuple[float, float]
+Weight: TypeAlias = tuple[float, Priced]
 """The number of ways that are not preferred, and the priced cost."""
 ANY_WEIGHT: Weight = (inf, inf)
 Handling: TypeAlias = Callable[[float], CpuMs]
@@ -36,14 +37,6 @@ Handling: TypeAlias = Callable[[float], CpuMs]
 def _is_another(e: Expression, pack: str | None) -> bool:
     """True for an expression that a preferred pack would replace: another pack's that computes something."""
     return e.pack != pack and e.rule not in {READ_STATE, READ_RESULT}
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedRun:
-    """A planned run: the moment at which it reads its sources, and the price of a unit of its work."""
-
-    moment: Time
-    price: float = 1.0
 
 
 class Choice(NamedTuple):
@@ -65,7 +58,7 @@ class Choice(NamedTuple):
     rows: RowCount
     own: CpuMs
     unpreferred: int
-    cost: float
+    cost: Priced
     saved: int | None = None
     saving: float = 0.0
     uses: int = 0
@@ -187,7 +180,7 @@ class SettlingProblem:
         what = there.given.get(place)
         if what is not None:
             load = self._model.load(what.rows)
-            yield Choice(None, what.rows, load, 0, load * self._runs[run].price, uses=what.bit)
+            yield Choice(None, what.rows, load, 0, self._runs[run].priced(load), uses=what.bit)
         else:
             for way in self.ways_of[group]:
                 if self.is_open(way, run, there.found):
@@ -214,13 +207,13 @@ class SettlingProblem:
         if known is None:
             known = way.estimated[rows] = self._estimate(way, inputs)
         output, own = known
-        unpreferred, cost, uses = int(way.unpreferred), own * self._runs[run].price, 0
+        unpreferred, cost, uses = int(way.unpreferred), self._runs[run].priced(own), 0
         from_base = output if way.from_base else NO_ROWS
         for choice in inputs:
             unpreferred += choice.unpreferred
             cost += choice.cost
             uses |= choice.uses
-        cost += self.handling((way.group, run), output) * self._runs[run].price
+        cost += self._runs[run].priced(self.handling((way.group, run), output))
         if way.passes_base:
             from_base = max([from_base, *(choice.from_base for choice in inputs)])
         return Choice(way.expression, output, own, unpreferred, cost, None, 0.0, uses, from_base)
@@ -290,11 +283,11 @@ class SettlingProblem:
     def _loaded(self, choice: Choice, run: int, later: int, *, written: bool) -> Choice:
         """The choice of a later run that loads what an earlier run computes or has written."""
         load = self._model.load(choice.rows)
-        cost = load * self._runs[later].price
+        cost = self._runs[later].priced(load)
         if written:
             return Choice(None, choice.rows, load, 0, cost, run, uses=choice.uses)
         save = self._model.save(choice.rows)
-        cost += choice.cost + save * self._runs[run].price
+        cost += choice.cost + self._runs[run].priced(save)
         return Choice(None, choice.rows, load, choice.unpreferred, cost, run, save, choice.uses)
 
 
@@ -312,7 +305,7 @@ class SettledChoices:
         self.given = given
         self.found: dict[Place, Choice] = {}
         self._settling = settling
-        self._heap: list[tuple[int, float, int, Place, Choice]] = []
+        self._heap: list[tuple[int, Priced, int, Place, Choice]] = []
         self._order = 0
         self._void: dict[Place, int] = {}  # offers for a place up to this number are void
         if near is None:

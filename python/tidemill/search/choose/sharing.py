@@ -16,6 +16,7 @@ from math import inf
 
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.choose.planned import Planned
+from tidemill.search.choose.planned_run import Priced, as_text
 from tidemill.search.choose.settle import Place
 
 TRIES = 16
@@ -52,7 +53,7 @@ class Shared:
     """
 
     extractor: Extractor
-    cost: tuple[float, float]
+    cost: tuple[Priced, Priced]
     costs: Sequence[float]
     plan: Sequence[Planned]
 
@@ -97,7 +98,7 @@ def _improved(
         take_back = extractor.share({*extractor.shared, chosen})
         tried = _evaluated(extractor, demands, run)
         seen(tried)
-        costs = f"{extractor.name(chosen[0])} written once: {tried.cost[0]:.3f} ms, before {best.cost[0]:.3f} ms"
+        costs = f"{extractor.name(chosen[0])} written once: {as_text(tried.cost[0])}, before {as_text(best.cost[0])}"
         if tried.cost < best.cost:
             extractor.emit("kept", "", chosen[0], costs)
             best = tried
@@ -122,7 +123,7 @@ def cheapest(
         apart.update(start for start in starts if start not in apart and not start.takes(found.plan))
 
     tree = _evaluated(extractor, demands, run)
-    extractor.emit("best", "", run, f"the cheapest tree of all: {tree.cost[0]:.3f} ms")
+    extractor.emit("best", "", run, f"the cheapest tree of all: {as_text(tree.cost[0])}")
     best = _improved(tree, demands, run, None, note)
     if best.cost[0] < best.extractor.noise:
         return best
@@ -130,7 +131,7 @@ def cheapest(
         if limit is not None and limit.over():
             break
         tree = _evaluated(start.make(), demands, run)
-        begins = f"{start.name or 'another tree'}: {tree.cost[0]:.3f} ms, the best so far {best.cost[0]:.3f} ms"
+        begins = f"{start.name or 'another tree'}: {as_text(tree.cost[0])}, the best so far {as_text(best.cost[0])}"
         if tree.cost[0] > FAR * best.cost[0]:
             extractor.emit("dropped", "", run, f"{begins}, too far from it")
             continue
@@ -144,6 +145,6 @@ def _evaluated(extractor: Extractor, demands: Sequence[int], run: int) -> Shared
         return Shared(extractor, (inf, inf), (), ())
     plan = extractor.planned(demands, run)
     costs = extractor.costs(plan)
-    priced = sum(cost * run.price for cost, run in zip(costs, extractor.runs, strict=True))
+    priced = sum(run.priced(cost) for cost, run in zip(costs, extractor.runs, strict=True))
     tree = sum(extractor.cost(group, run) for group in demands)
     return Shared(extractor, (priced, tree), costs, plan)

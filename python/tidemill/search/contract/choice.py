@@ -49,6 +49,7 @@ class Circumstances:
         packs: those that may be used.
         budget: bytes that kept states may take; None if there is no limit.
         model: the name of the cost model, which tells what is saved.
+        objective: how costs are compared (see settings).
         full: a likely run may be full because that is cheaper.
         arrivals: expected rows of a cycle, inserted and deleted, by the names of the sources.
         rows: rows of the sources, by their names, where they are known.
@@ -62,18 +63,20 @@ class Circumstances:
     arrivals: Mapping[str, float] = field(default_factory=dict)
     rows: Mapping[str, float] = field(default_factory=dict)
     unpaid: float | None = None
+    objective: str = "priced"
 
     def like(self, then: Circumstances) -> bool:
-        """True if a choice made for `then` still holds: the same budget and unit of cost, no new packs, the same
-        sources that change, arrivals and sizes within a decade (or a factor of two), and full runs if they were counted
-        on. What was not recorded then does not count.
+        """True if a choice made for `then` still holds: the same budget, unit of cost and objective, no new packs, the
+        same sources that change, arrivals and sizes within a decade (or a factor of two), and full runs if they were
+        counted on. What was not recorded then does not count.
 
         >>> then = Circumstances(arrivals={"t": 100.0, "u": 0.0}, rows={"t": 1e6})
         >>> now = replace(then, arrivals={"t": 900.0, "u": 0.0})
         >>> now.like(then), replace(now, arrivals={"t": 0.0, "u": 5.0}).like(then), replace(now, budget=0).like(then)
         (True, False, False)
         """
-        if not self.packs <= then.packs or (self.budget, self.model) != (then.budget, then.model):
+        fixed = (self.budget, self.model, self.objective)
+        if not self.packs <= then.packs or fixed != (then.budget, then.model, then.objective):
             return False
         if then.full and not self.full:
             return False

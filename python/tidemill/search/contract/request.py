@@ -41,19 +41,26 @@ class UpcomingPoint:
 
 
 PLANNED_AHEAD = 3
-"""Largest number of upcoming points that a run is planned with: the cheapest ones, and the due run's."""
+"""Largest number of upcoming points that a run is planned with."""
 
 
-def planned_with(points: Sequence[UpcomingPoint]) -> tuple[UpcomingPoint, ...]:
-    """The upcoming points that are planned together with a run.
+def planned_with(points: Sequence[UpcomingPoint], *, last_first: bool = False) -> tuple[UpcomingPoint, ...]:
+    """The upcoming points that are planned together with a run: the due one, and the cheapest before it.
 
-    Changes expected until a point that is left out are expected until the next one.
+    Changes expected until a point that is left out are expected until the next one. `last_first`: prices do not count;
+    the latest points are planned, before which most has come.
 
     >>> points = [UpcomingPoint(float(price), price == 5, {}) for price in (3, 1, 4, 2, 5)]
     >>> [p.price for p in planned_with(points)]
     [1.0, 2.0, 5.0]
+    >>> [p.price for p in planned_with(points, last_first=True)]
+    [4.0, 2.0, 5.0]
     """
-    cheapest = sorted(range(len(points) - 1), key=lambda i: (points[i].price, i))[: PLANNED_AHEAD - 1]
+
+    def rank(i: int) -> tuple[float, int]:
+        return (0.0, -i) if last_first else (points[i].price, i)
+
+    cheapest = sorted(range(len(points) - 1), key=rank)[: PLANNED_AHEAD - 1]
     found: list[UpcomingPoint] = []
     waiting: list[Mapping[int, SourceChange]] = []
     for i, point in enumerate(points):

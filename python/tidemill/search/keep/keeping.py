@@ -3,7 +3,8 @@
 The search starts from the states that the cheapest plans of small changes would read if every candidate were kept, and
 those needed to follow these. Then states are dropped one by one, the most expensive to follow first, others are added,
 or one replaces another, whenever that lowers the total cost. With few candidates, all sets are tried. A budget limits
-the bytes that the states take.
+the bytes that the states take. States are made by a run before the likely ones, which are those of the last point.
+Where the last run counts first, the cost of making them only decides between sets with which likely runs cost the same.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tidemill.memo.events import EventKind
 from tidemill.plan.ops import state_of
 from tidemill.rule.engine import Budget, Stopped
 from tidemill.search.choose.extract import Extractor
+from tidemill.search.choose.planned_run import PlannedRun, Priced
 from tidemill.search.space.orders import keyed_reads
 from tidemill.search.space.space import Followed, Space
 
@@ -68,11 +70,23 @@ class Prices:
         filling: of making the states named that are not there.
         step: of a step that writes one, beside its rows.
         anew: of a run that makes all anew, with the states named; None if no run may be full by choice.
+        last_first: the cost of likely runs counts before that of making states.
     """
 
     filling: Callable[[Collection[str]], float]
     step: float
     anew: Callable[[Collection[str]], float] | None = None
+    last_first: bool = False
+
+    @property
+    def making(self) -> PlannedRun:
+        """The run that makes states, as costs are compared."""
+        return PlannedRun(0, rank=0 if self.last_first else None)
+
+    @property
+    def likely(self) -> PlannedRun:
+        """A likely run, as costs are compared."""
+        return PlannedRun(1, rank=1 if self.last_first else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +112,7 @@ class Weighed:
     Attributes:
         names: theirs.
         gains: by candidate, what a likely run would cost more without it (of one that is not kept, what it costs less
-            with it); None if nothing computes such a run without it.
+            with it), in CPU milliseconds; None if nothing computes such a run without it.
         curve: the cheapest sets that were found, as in `Choice`.
     """
 
@@ -130,7 +144,8 @@ class _Search:
 
     def __init__(self, scenarios: Sequence[Scenario], prices: Prices, room: Room, end: float) -> None:
         self._scenarios, self._prices, self._room, self._end = scenarios, prices, room, end
-        self._costs: dict[frozenset[str], float] = {}
+        self._costs: dict[frozenset[str], Priced] = {}
+        self._ms: dict[frozenset[str], float] = {}
         self._least: float | None = None
         self.names: tuple[str, ...] = ()
         """The candidates that are tried."""
@@ -152,14 +167,24 @@ class _Search:
         """True if time is up."""
         return time.monotonic() > self._end
 
-    def cost(self, kept: frozenset[str]) -> float:
+    def cost(self, kept: frozenset[str]) -> Priced:
         """Average cost of a run that follows these states and reads no others, with its part of the cost of making
-        them; infinite if it has no plan."""
+        them, as costs are compared; infinite if it has no plan."""
         if kept not in self._costs:
-            self._costs[kept] = self._cost(kept)
+            runs, making = self._average(kept), self._prices.filling(kept) / RUNS_TO_EARN
+            self._ms[kept] = runs if self._prices.last_first else runs + making
+            self._costs[kept] = inf if runs == inf else self._prices.likely.priced(runs) + self._making(making)
         return self._costs[kept]
 
-    def _cost(self, kept: frozenset[str]) -> float:
+    def ms(self, kept: frozenset[str]) -> float:
+        """The same in CPU milliseconds; where the last run counts first, of the run alone."""
+        self.cost(kept)
+        return self._ms[kept]
+
+    def _making(self, ms: float) -> Priced:
+        return inf if ms == inf else self._prices.making.priced(ms)
+
+    def _average(self, kept: frozenset[str]) -> float:
         anew, runs = self._prices.anew, 0.0
         if anew is not None and self._least is None:
             self._least = anew(())
@@ -168,12 +193,12 @@ class _Search:
             if anew is not None and self._least is not None and run > self._least:
                 run = min(run, anew(kept))
             runs += scenario.weight * run
-        return runs + self._prices.filling(kept) / RUNS_TO_EARN
+        return runs
 
     def tell(self, kept: frozenset[str], kind: EventKind) -> None:
         """Tells readers of the memo's events what a set costs."""
         taken = "" if self._room.budget is None else f", {self._room.taken(kept):.0f} bytes"
-        words = f"later runs with {', '.join(sorted(kept)) or 'no state'}: {self.cost(kept):.3f} ms{taken}"
+        words = f"later runs with {', '.join(sorted(kept)) or 'no state'}: {self.ms(kept):.3f} ms{taken}"
         self._scenarios[0].space.memo.emit(kind, "", 0, words)
 
     def every(self, kept: frozenset[str]) -> frozenset[str]:
@@ -195,14 +220,14 @@ class _Search:
         """The best set that single steps and swaps reach from `kept`: by cost plus `price` per byte; `fitting`: among
         those that fit."""
 
-        def worth(names: frozenset[str]) -> float:
+        def worth(names: frozenset[str]) -> Priced:
             if fitting and not self._room.fits(names):
                 return inf
-            return self.cost(names) + price * self._room.taken(names)
+            return self.cost(names) + self._prices.likely.priced(price * self._room.taken(names))
 
         best, least = kept, worth(kept)
 
-        def try_(names: Collection[str]) -> float:
+        def try_(names: Collection[str]) -> Priced:
             """Worth with these states toggled; keeps the change if it is better. Infinite when time is up."""
             nonlocal best, least
             if self.over:
@@ -229,7 +254,7 @@ class _Search:
     def within(self, best: frozenset[str]) -> frozenset[str]:
         """The best set that fits into the budget, if `best` does not; at least no state at all always fits."""
         found, nothing = self._fitted(best), frozenset[str]()
-        finite = [cost for cost in self._costs.values() if cost < inf]
+        finite = [ms for ms in self._ms.values() if ms < inf]
         high = max(finite, default=1.0) / max(1.0, self._room.budget or 0.0)
         low = 0.0
         for _ in range(BISECTIONS):
@@ -250,7 +275,7 @@ class _Search:
     def _fitted(self, kept: frozenset[str]) -> frozenset[str]:
         """These states without those that gain least per byte, so many that the rest fits."""
         while not self._room.fits(kept):
-            gains = {name: self.cost(kept - {name}) - self.cost(kept) if not self.over else 0.0 for name in kept}
+            gains = {name: self.ms(kept - {name}) - self.ms(kept) if not self.over else 0.0 for name in kept}
             kept -= {min(sorted(kept), key=lambda name: gains[name] / max(1.0, self._room.sizes.get(name, 0.0)))}
         return kept
 
@@ -265,9 +290,9 @@ class _Search:
                 continue
             without, with_it = (other, best) if name in best else (best, other)
             if self.cost(with_it) < inf:
-                gains[name] = None if self.cost(without) == inf else self.cost(without) - self.cost(with_it)
+                gains[name] = None if self.cost(without) == inf else self.ms(without) - self.ms(with_it)
         curve: list[tuple[float, float]] = []
-        for kept, cost in sorted(self._costs.items(), key=lambda item: (self._room.taken(item[0]), item[1])):
+        for kept, cost in sorted(self._ms.items(), key=lambda item: (self._room.taken(item[0]), item[1])):
             if cost < (curve[-1][1] if curve else inf):
                 curve.append((self._room.taken(kept), cost))
         return Weighed(best, gains, tuple(curve))

@@ -67,7 +67,8 @@ def circumstances(request: PlanRequest) -> Circumstances:
 
 def plain_circumstances(request: PlanRequest) -> Circumstances:
     """The same without what comes."""
-    return Circumstances(request.packs, request.budget, request.settings.cost_model, may_be_full(request))
+    own, free = request.settings, may_be_full(request)
+    return Circumstances(request.packs, request.budget, own.cost_model, free, objective=own.objective)
 
 
 def _rows(request: PlanRequest) -> dict[str, float]:

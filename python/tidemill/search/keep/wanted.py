@@ -77,7 +77,7 @@ def wanted_states(planning: Planning, there: Collection[str] | None = None) -> W
     step, space = float(planning.model.save(0.0)), scenarios[0].space
     sizes = _bytes(request, scenarios[0])
     anew = partial(_filling, planning, space, step=step) if may_be_full(request) else None
-    prices = Prices(partial(_making, planning, space, there, step=step), step, anew)
+    prices = Prices(partial(_making, planning, space, there, step=step), step, anew, request.settings.last_first)
     room = Room({name: worth.bytes for name, worth in sizes.items()}, request.budget)
     found = worth_keeping(scenarios, prices, room, planning.budget)
     names = _without_unread(scenarios, found.names)

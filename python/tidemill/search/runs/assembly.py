@@ -30,7 +30,7 @@ from tidemill.plan.ops import (
 from tidemill.plan.query import Query, count_field
 from tidemill.search.choose.chosen import Chosen
 from tidemill.search.choose.extract import Extractor
-from tidemill.search.choose.settle import PlannedRun
+from tidemill.search.choose.planned_run import PlannedRun
 from tidemill.search.choose.sharing import Shared
 from tidemill.search.contract.choice import Choice
 from tidemill.search.contract.run_kinds import Mode, PlanKind

@@ -14,7 +14,7 @@ from itertools import combinations
 
 from tidemill.search.choose.allowed import Allowed
 from tidemill.search.choose.extract import Extractor
-from tidemill.search.choose.settle import PlannedRun
+from tidemill.search.choose.planned_run import PlannedRun
 from tidemill.search.choose.sharing import share
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan, PlannedPoint
 from tidemill.search.runs.task import PlanningTask
@@ -30,11 +30,6 @@ from tidemill.search.space.seed import (
 )
 from tidemill.search.space.space import Followed, Space, written_once
 from tidemill.tvr.form import DELTA, SNAPSHOT, Span, Time, at
-
-LAST = "last"
-"""The objective that compares costs at the last point first, then at the point before it, and so on (Tempura's c_v)."""
-BEFORE_THE_LAST = 1e-5
-"""Weight of a unit of work at a point under this objective, relative to the next point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +141,8 @@ class _Choices:
         anew = frozenset({whole} if task.request.policy == "AUTO" else ())
         self._allowed = Allowed(space.memo, answered_from_sources(space.memo, space.now), recompute=anew)
         prices = [task.request.price, *(p.price for p in task.request.ahead[:due])]
-        if task.request.settings.objective == LAST:
-            prices = [BEFORE_THE_LAST ** (due - i) for i in range(due + 1)]
-        self._runs = [PlannedRun(space.now + i, price) for i, price in enumerate(prices)]
+        last_first = task.request.settings.last_first
+        self._runs = [PlannedRun(space.now + i, p, i if last_first else None) for i, p in enumerate(prices)]
 
     def extractor(self, packs: Collection[str] | None = None, prefer: str | None = None) -> Extractor:
         """The choices with these packs, all by default. Early work for states that only other packs propose is left to

@@ -17,7 +17,8 @@ from tidemill.rule.rule import Rule
 from tidemill.search.choose.allowed import EVERYWHERE, AllBut, Allowed
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.choose.planned import Planned
-from tidemill.search.choose.settle import Place, PlannedRun
+from tidemill.search.choose.planned_run import PlannedRun
+from tidemill.search.choose.settle import Place
 from tidemill.search.choose.sharing import Shared, Start, TimeLimit, cheapest
 from tidemill.search.contract.choice import Choice
 from tidemill.search.contract.request import PlanRequest
