@@ -37,7 +37,7 @@ from tidemill.cost.costing import CostModel
 from tidemill.cost.models import text
 from tidemill.runtime.statements import dispatch
 from tidemill.search.choose.extract import Extractor
-from tidemill.search.keep.keeping import Scenario
+from tidemill.search.keep.weighing import Scenario
 from tidemill.search.runs import early
 from tidemill.search.space.orders import orders
 

@@ -21,7 +21,7 @@ from tidemill.search.contract.choice import Choice, Circumstances
 from tidemill.search.contract.request import PlanRequest
 from tidemill.search.contract.stored import Piece
 from tidemill.search.keep import keeping, wanted
-from tidemill.search.keep.keeping import Prices, Room, Scenario, Weighed
+from tidemill.search.keep.weighing import Prices, Room, Scenario, Weighed, run_cost
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.search.runs.task import PlanningTask
 from tidemill.search.service.planner import plan_run
@@ -154,7 +154,7 @@ def cost_of(scenarios: Sequence[Scenario], prices: Prices, kept: Collection[str]
 
 def likely_cost(scenarios: Sequence[Scenario], prices: Prices, kept: Collection[str]) -> float:
     """Average cost of such a run alone."""
-    return sum(s.weight * keeping._run_cost(s, prices, kept) for s in scenarios)
+    return sum(s.weight * run_cost(s, prices, kept) for s in scenarios)
 
 
 def request_of(text: str, *, kept: Collection[str] | None = None, changed: Collection[int] = (0, 1)) -> PlanRequest:

@@ -11,24 +11,21 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, combinations, product
 from math import inf, sqrt
-from typing import TypeAlias
 
 from tidemill.cost.costing import CostModel
 from tidemill.cost.guesses import RUNS_TO_EARN
 from tidemill.memo.events import EventKind
 from tidemill.plan.ops import state_of
 from tidemill.rule.engine import Budget, Stopped
-from tidemill.search.choose.extract import Extractor
-from tidemill.search.choose.planned_run import PlannedRun, Priced
+from tidemill.search.choose.planned_run import Priced
+from tidemill.search.keep.programme import proposed
+from tidemill.search.keep.weighing import Prices, Room, Scenario, Weighed, run_cost
 from tidemill.search.space.orders import keyed_reads
-from tidemill.search.space.space import Followed, Space
+from tidemill.search.space.space import Followed
 
-Choosing: TypeAlias = Callable[[Collection[str], Followed], Extractor]
-"""The choices of a run that may read the states of these names and follows these states."""
 TRIES = 12
 """Largest number of states to try to drop, and of states to try to add."""
 SWAPS = 3
@@ -43,82 +40,6 @@ SPREAD = 16.0
 """Factor between a price of a byte and the next one, until one is too low and one high enough."""
 ROUNDS = 3
 """Largest number of rounds over all states; the search ends earlier when a round gains nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """A likely future run: its space, in which every candidate is kept, and its choices.
-
-    Attributes:
-        space: explored.
-        choices: of a run of that space.
-        weight: the share of runs that are like it.
-        grown: the factor by which its sources are taken to have grown.
-    """
-
-    space: Space
-    choices: Choosing
-    weight: float = 1.0
-    grown: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """Costs of states in CPU milliseconds.
-
-    Attributes:
-        filling: of making the states named that are not there.
-        step: of a step that writes one, beside its rows.
-        anew: of a run that makes all anew, with the states named; None if no run may be full by choice.
-        last_first: the cost of likely runs counts before that of making states.
-    """
-
-    filling: Callable[[Collection[str]], float]
-    step: float
-    anew: Callable[[Collection[str]], float] | None = None
-    last_first: bool = False
-
-    @property
-    def making(self) -> PlannedRun:
-        """The run that makes states, as costs are compared."""
-        return PlannedRun(0, rank=0 if self.last_first else None)
-
-    @property
-    def likely(self) -> PlannedRun:
-        """A likely run, as costs are compared."""
-        return PlannedRun(1, rank=1 if self.last_first else None)
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """The room for states on storage, in bytes: what each candidate takes, and the budget (None: no limit)."""
-
-    sizes: Mapping[str, float]
-    budget: float | None = None
-
-    def taken(self, names: Iterable[str]) -> float:
-        """Bytes of these states."""
-        return sum(self.sizes.get(name, 0.0) for name in names)
-
-    def fits(self, names: Iterable[str]) -> bool:
-        """True if the budget holds these states."""
-        return self.budget is None or self.taken(names) <= self.budget
-
-
-@dataclass(frozen=True, slots=True)
-class Weighed:
-    """The states worth keeping.
-
-    Attributes:
-        names: theirs.
-        gains: by candidate, what a likely run would cost more without it (of one that is not kept, what it costs less
-            with it), in CPU milliseconds; None if nothing computes such a run without it.
-        curve: the cheapest sets that were found, as in `Choice`.
-    """
-
-    names: frozenset[str]
-    gains: Mapping[str, float | None]
-    curve: tuple[tuple[float, float], ...]
 
 
 def worth_keeping(scenarios: Sequence[Scenario], prices: Prices, room: Room, budget: Budget) -> Weighed:
@@ -137,9 +58,11 @@ class _Search:
     """A search for the cheapest set of states that fits, each set weighed once.
 
     Beyond a budget, sets are compared by their cost plus a price of their bytes: the higher the price, the fewer bytes
-    the cheapest set takes. Bisection finds a price at which it fits; what is left of the budget is filled by single
-    steps and swaps. (The paper of IQP divides a budget among the inputs of each operator of a tree instead. In a memo
-    states have several readers, so their gains do not add up.)
+    the cheapest set takes. Bisection finds a price at which it fits. Two more sets compete with what it finds: all
+    candidates without those that gain least per byte, and what the programme of the paper of IQP proposes, which
+    divides the budget among the inputs of each operator (`programme`). In a memo states have several readers, so their
+    gains do not add up and the programme may miss the best set; all three are compared by the cost of the whole set.
+    What is left of the budget is filled by single steps and swaps from the cheapest of them.
     """
 
     def __init__(self, scenarios: Sequence[Scenario], prices: Prices, room: Room, end: float) -> None:
@@ -189,7 +112,7 @@ class _Search:
         if anew is not None and self._least is None:
             self._least = anew(())
         for scenario in self._scenarios:
-            run = _run_cost(scenario, self._prices, kept)
+            run = run_cost(scenario, self._prices, kept)
             if anew is not None and self._least is not None and run > self._least:
                 run = min(run, anew(kept))
             runs += scenario.weight * run
@@ -268,9 +191,17 @@ class _Search:
             else:
                 low = price
                 high = max(high, price * SPREAD)
-        found = min(found, nothing, key=self.cost)
+        few = len(self.names) <= FEW_WITHIN
+        found = min(found, nothing, *(() if few else self._others()), key=self.cost)
         found = self.descend(found, 0.0, fitting=True)
-        return self.every(found) if len(self.names) <= FEW_WITHIN else found
+        return self.every(found) if few else found
+
+    def _others(self) -> Iterator[frozenset[str]]:
+        """Sets that fit and are found in other ways than from what would be kept without a budget."""
+        if not self.over:
+            yield proposed(self._scenarios, self._prices, self._room, self.cost, lambda: self.over)
+        if not self.over:
+            yield self._fitted(frozenset(self.names))
 
     def _fitted(self, kept: frozenset[str]) -> frozenset[str]:
         """These states without those that gain least per byte, so many that the rest fits."""
@@ -353,12 +284,3 @@ def _needed(scenario: Scenario) -> frozenset[str]:
         if read <= kept:
             return kept
         kept |= read
-
-
-def _run_cost(scenario: Scenario, prices: Prices, kept: Collection[str]) -> float:
-    """Cost of a run; infinite if it has no plan."""
-    followed = scenario.space.followed(kept)
-    extractor, demands = scenario.choices(kept, followed), [*followed.written, scenario.space.change]
-    if any(extractor.best(group) is None for group in demands):
-        return inf
-    return extractor.costs(extractor.planned(demands, 0))[0] + prices.step * len(followed.written)

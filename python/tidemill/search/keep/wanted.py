@@ -15,8 +15,9 @@ from tidemill.rule.engine import Budget
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.contract.choice import Choice, Worth
 from tidemill.search.contract.request import PlanRequest
-from tidemill.search.keep.keeping import Prices, Room, Scenario, read_by_likely_runs, worth_keeping, worth_ordering
+from tidemill.search.keep.keeping import read_by_likely_runs, worth_keeping, worth_ordering
 from tidemill.search.keep.likely import Likely, circumstances, likely_changes, may_be_full
+from tidemill.search.keep.weighing import Prices, Room, Scenario
 from tidemill.search.space.seed import base
 from tidemill.search.space.space import Followed, Kept, Space, written_once
 from tidemill.tvr.form import SNAPSHOT, at
@@ -66,24 +67,49 @@ class Wanted:
     choice: Choice = field(default_factory=Choice)
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A choice of states that is to be made.
+
+    Attributes:
+        scenarios: the likely runs.
+        prices, room: what states cost, and the bytes that they take and may take.
+        sizes: the worth of each candidate with its bytes, as `Choice` has it; no gain is known yet.
+    """
+
+    scenarios: Sequence[Scenario]
+    prices: Prices
+    room: Room
+    sizes: Mapping[str, Worth]
+
+
 def wanted_states(planning: Planning, there: Collection[str] | None = None) -> Wanted:
     """The states to keep for likely changes. Those that are `there` need not be made; None: everything is, the content
     too."""
+    made_for, question = circumstances(planning.request), asked(planning, there)
+    if question is None:
+        return Wanted(choice=Choice(made_for))
+    scenarios, sizes = question.scenarios, question.sizes
+    found = worth_keeping(scenarios, question.prices, question.room, planning.budget)
+    names = without_unread(scenarios, found.names)
+    worth = {name: replace(sizes[name], gain=gain) for name, gain in found.gains.items() if name in sizes}
+    choice = Choice(made_for, worth, found.curve)
+    return Wanted(names, worth_ordering(scenarios, names, planning.model), choice)
+
+
+def asked(planning: Planning, there: Collection[str] | None = None) -> Question | None:
+    """The likely runs of a view, and what states cost and take; None if no source ever changes. `there`: as in
+    `wanted_states`."""
     request = planning.request
-    made_for = circumstances(request)
     scenarios = [_scenario(planning, likely) for likely in likely_changes(request)]
     if not scenarios:
-        return Wanted(choice=Choice(made_for))
+        return None
     step, space = float(planning.model.save(0.0)), scenarios[0].space
     sizes = _bytes(request, scenarios[0])
     anew = partial(_filling, planning, space, step=step) if may_be_full(request) else None
     prices = Prices(partial(_making, planning, space, there, step=step), step, anew, request.settings.last_first)
     room = Room({name: worth.bytes for name, worth in sizes.items()}, request.budget)
-    found = worth_keeping(scenarios, prices, room, planning.budget)
-    names = _without_unread(scenarios, found.names)
-    worth = {name: replace(sizes[name], gain=gain) for name, gain in found.gains.items() if name in sizes}
-    choice = Choice(made_for, worth, found.curve)
-    return Wanted(names, worth_ordering(scenarios, names, planning.model), choice)
+    return Question(scenarios, prices, room, sizes)
 
 
 def unread_states(planning: Planning, kept: Collection[str]) -> frozenset[str]:
@@ -92,7 +118,7 @@ def unread_states(planning: Planning, kept: Collection[str]) -> frozenset[str]:
     return frozenset(kept) - read_by_likely_runs(scenarios, kept)
 
 
-def _without_unread(scenarios: Sequence[Scenario], names: frozenset[str]) -> frozenset[str]:
+def without_unread(scenarios: Sequence[Scenario], names: frozenset[str]) -> frozenset[str]:
     """These states without those that no likely run reads, nor the states that are unread without them."""
     while (read := read_by_likely_runs(scenarios, names)) != names:
         names = read

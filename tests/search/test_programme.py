@@ -1,0 +1,193 @@
+"""The dynamic programme over the operators of a query: the states that it proposes fit, and are the best ones where no
+state serves two parts of the query."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+
+from tests.search.test_keeping import QUERIES, ROWS, SOURCES, UNHURRIED, cost_of, over
+from tidemill.plan.change import SourceChange
+from tidemill.rule.engine import Budget
+from tidemill.search.contract.request import PlanRequest
+from tidemill.search.keep import keeping
+from tidemill.search.keep.programme import NOTHING, States, _Programme, lowest_over, proposed
+from tidemill.search.keep.wanted import Question, asked
+from tidemill.search.keep.weighing import Room
+from tidemill.search.runs.task import PlanningTask
+from tidemill.search.space.space import normal_query
+from tidemill.text.parser import parse_query
+
+PARTS = {0: 3_000_000, 1: 9_000_000, 2: 6_000_000, 3: 5_000_000}
+BYTES = {0: 2_000.0, 1: 9_000.0, 2: 5_000.0, 3: 5_000.0}
+"""Of the state of each part; the two of 5,000 bytes gain more than the one of 9,000, which gains most by itself."""
+SEVERAL = "".join(f"source {n} t{n} [a: long, b: long] rows={rows}\n" for n, rows in PARTS.items())
+
+
+def sums(source: int) -> str:
+    """Sums over one source of its own."""
+    a, b, key, total = (f"#{10 * source + n}" for n in range(4))
+    return over(f"aggregate keys=[{key} := {a}] calls=[{total} := sum({b})]", f"scan {source} [{a} := a, {b} := b]")
+
+
+def together(one: str, other: str, first: int, left: int, right: int) -> str:
+    """The union of two parts with the columns `left` and `right` and those after them."""
+    columns = f"[[#{left}, #{left + 1}], [#{right}, #{right + 1}]]"
+    return over(f"union [#{first}, #{first + 1}] from={columns}", one, other)
+
+
+DISJOINT = together(
+    together(sums(0), sums(1), 50, 2, 12), together(sums(2), sums(3), 60, 22, 32), first=70, left=50, right=60
+)
+"""Sums over four sources: each state is read by its own part alone."""
+
+
+def question(sources: str, query: str, rows: Mapping[int, int]) -> Question:
+    parsed = normal_query(parse_query(sources + query))
+    changes = {n: SourceChange(changed=True, old_readable=True, rows=rows[n]) for n in parsed.sources}
+    request = PlanRequest(parsed, "AUTO", changes, frozenset(), first=True, full_reason=None, settings=UNHURRIED)
+    found = asked(PlanningTask(request))
+    assert found is not None
+    return found
+
+
+class Costs:
+    """Costs of sets of states, each found once."""
+
+    def __init__(self, of: Question) -> None:
+        self.question = of
+        self.names = sorted({c.name for c in of.scenarios[0].space.candidates})
+        self._known: dict[States, float] = {}
+
+    def __call__(self, kept: Collection[str]) -> float:
+        some = frozenset(kept)
+        if some not in self._known:
+            self._known[some] = cost_of(self.question.scenarios, self.question.prices, some)
+        return self._known[some]
+
+    @property
+    def every(self) -> list[States]:
+        return [frozenset(some) for n in range(len(self.names) + 1) for some in combinations(self.names, n)]
+
+    def room(self, budget: float | None) -> Room:
+        return Room(self.question.room.sizes, budget)
+
+    def proposed(self, budget: float | None) -> States:
+        return proposed(self.question.scenarios, self.question.prices, self.room(budget), self)
+
+    def best(self, budget: float) -> float:
+        return min(self(some) for some in self.every if self.room(budget).fits(some))
+
+
+@pytest.fixture(scope="module")
+def disjoint() -> Costs:
+    found = question(SEVERAL, DISJOINT, PARTS)
+    space = found.scenarios[0].space
+    sizes = {c.name: BYTES[source] for c in space.candidates for source in space.memo.tvrs[c.tvr].props.sources}
+    return Costs(replace(found, room=Room(sizes)))
+
+
+@pytest.fixture(scope="module", params=list(QUERIES))
+def shared(request: pytest.FixtureRequest) -> Costs:
+    return Costs(question(SOURCES, QUERIES[request.param], ROWS))
+
+
+def test_it_finds_the_best_states_of_disjoint_parts(disjoint: Costs) -> None:
+    """Whatever the budget: also where the best set is no smaller one with something added."""
+    sizes = [disjoint.room(None).taken(some) for some in disjoint.every]
+    assert len(disjoint.names) == 4
+    kept = {budget: disjoint.proposed(budget) for budget in sizes}
+    for budget, some in kept.items():
+        assert disjoint.room(budget).fits(some)
+        assert disjoint(some) == pytest.approx(disjoint.best(budget))
+    names = list(kept.values())
+    assert any(len(one) == len(other) == 2 and not one & other for one, other in combinations(names, 2))
+    assert disjoint(disjoint.proposed(None)) == pytest.approx(min(map(disjoint, disjoint.every)))
+
+
+def test_an_operator_divides_its_bytes_among_its_inputs(disjoint: Costs) -> None:
+    """What an input is given goes to states of its own, of which it knows the best for less bytes, too."""
+    of = disjoint.question
+    space = of.scenarios[0].space
+    memo = space.memo
+    programme = _Programme(of.scenarios, of.prices, disjoint.room(None), lambda: False)
+    inputs = memo.tvrs[space.root].expressions[0][1]
+    assert len(inputs) == 2
+    for part in inputs:
+        below = memo.tvrs[part].props.sources
+        own = frozenset(c.name for c in space.candidates if memo.tvrs[c.tvr].props.sources <= below)
+        assert len(own) == 2
+        assert {NOTHING, own} < set(programme.best(part))
+        assert own == NOTHING.union(*programme.best(part))
+
+
+def test_it_fits_and_more_bytes_are_never_worse(shared: Costs) -> None:
+    most = shared.room(None).taken(shared.names)
+    found = []
+    for share in (0.0, 0.05, 0.1, 0.3, 0.6, 0.9, 1.0):
+        kept = shared.proposed(share * most)
+        assert shared.room(share * most).fits(kept)
+        found.append(shared(kept))
+        assert found[-1] >= shared.best(share * most) - 1e-6
+    assert found == sorted(found, reverse=True)
+    assert found[-1] < found[0]
+
+
+def test_without_bytes_it_proposes_no_state(shared: Costs) -> None:
+    assert shared.proposed(0.0) == NOTHING
+
+
+def test_without_time_it_proposes_no_state(shared: Costs) -> None:
+    of = shared.question
+    assert proposed(of.scenarios, of.prices, shared.room(None), shared, lambda: True) == NOTHING
+
+
+def test_a_state_belongs_to_its_operator(shared: Costs) -> None:
+    """Or to the lowest one that reads all its sources, if a rule made its relation."""
+    space = shared.question.scenarios[0].space
+    memo = space.memo
+    places = {c.tvr: lowest_over(memo, space.root, c.tvr) for c in space.candidates}
+    tree = set(of_the_query(shared, space.root))
+    assert set(places.values()) <= tree
+    assert all(place == relation for relation, place in places.items() if relation in tree)
+    for relation, place in places.items():
+        sources = memo.tvrs[relation].props.sources
+        assert sources <= memo.tvrs[place].props.sources
+        if relation not in tree:
+            below = memo.tvrs[place].expressions[0][1]
+            assert not any(sources <= memo.tvrs[i].props.sources for i in below)
+
+
+def of_the_query(shared: Costs, relation: int) -> list[int]:
+    """The relations of the query's operators from this one downwards."""
+    memo = shared.question.scenarios[0].space.memo
+    return [relation, *(r for i in memo.tvrs[relation].expressions[0][1] for r in of_the_query(shared, i))]
+
+
+@pytest.mark.parametrize("start", ["programme", "all candidates"])
+def test_the_search_starts_from_other_sets_too(disjoint: Costs, start: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where neither prices of bytes nor single steps are tried, what it finds is one of them."""
+    for name in ("FEW", "FEW_WITHIN", "BISECTIONS", "ROUNDS"):
+        monkeypatch.setattr(keeping, name, 0)
+    if start == "all candidates":
+        monkeypatch.setattr(keeping, "proposed", lambda *_: NOTHING)
+    of = disjoint.question
+    for budget in sorted(disjoint.room(None).taken(some) for some in disjoint.every)[1:-1]:
+        found = keeping.worth_keeping(of.scenarios, of.prices, disjoint.room(budget), Budget(seconds=60.0)).names
+        assert disjoint.room(budget).fits(found)
+        if start == "programme":
+            assert disjoint(found) == pytest.approx(disjoint.best(budget))
+        else:
+            assert disjoint(found) <= disjoint(least_dense_dropped(disjoint, budget)) + 1e-6
+
+
+def least_dense_dropped(disjoint: Costs, budget: float) -> States:
+    """All states without those that gain least per byte, until they fit."""
+    kept = frozenset(disjoint.names)
+    while not disjoint.room(budget).fits(kept):
+        sizes = disjoint.question.room.sizes
+        kept -= {min(sorted(kept), key=lambda n: (disjoint(kept - {n}) - disjoint(kept)) / max(1.0, sizes[n]))}
+    return kept
