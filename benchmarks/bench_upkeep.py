@@ -1,7 +1,7 @@
 """What a run costs as things grow: a log over a year of runs every five minutes, a source's folder to a million files,
-the runs of one session, and the views of one session.
+the runs of one session, the views of one session, and the cycles of views that work early.
 
-`--only year`, `listing`, `session`, `views`: one part. None depends on `--scale`.
+`--only year`, `listing`, `session`, `views`, `cycles`: one part. None depends on `--scale`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,7 +20,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks.data import BUILD
 from benchmarks.harness import fresh_session
-from tests.conftest import location_of
+from tests.conftest import location_of, newest_entry
 from tests.log_of_a_year import grow
 
 FOLDER = BUILD / "bench" / "upkeep"
@@ -27,6 +28,16 @@ REPEATED = 5
 """Times that a statement is timed; the figure is the median."""
 LINKS = 50_000
 """Names that one file gets: file systems bound them."""
+CYCLES = 100
+"""Cycles of the views that work early."""
+SHOWN_CYCLES = (1, 2, 5, 10, 20, 50, 100)
+"""Those that give figures."""
+EARLY_VIEWS = {
+    "aggregate": "SELECT item, avg(amount) AS a, count(*) AS n FROM sold GROUP BY item",
+    "aggregate over a join": """SELECT area, avg(amount * price) AS a, count(*) AS n
+                                FROM sold JOIN items ON sold.item = items.item GROUP BY area""",
+}
+"""Views with early work, by what they are."""
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +175,65 @@ def test_views(benchmark: BenchmarkFixture, spark: SparkSession) -> None:
     benchmark.pedantic(fifty, rounds=4)
     assert all(spark.sql(f"VERIFY INCREMENTAL VIEW many.v{n}").collect()[0].matches for n in (0, 199))
     benchmark.extra_info.update(part="views", rows=shown)
+
+
+def test_cycles(benchmark: BenchmarkFixture, spark: SparkSession) -> None:
+    """100 cycles of views that work early at a cheap point: a hundred rows come before each point, and one goes."""
+    spark.sql("CREATE TABLE items (item BIGINT, area BIGINT, price BIGINT) USING delta")
+    spark.sql("CREATE TABLE sold (item BIGINT, amount BIGINT) USING delta")
+    spark.sql("INSERT INTO items SELECT id, id % 1000, id % 97 FROM range(5000)")
+    spark.sql("INSERT INTO sold SELECT id * 7 % 5000, id FROM range(100000)")
+    names = {f"early{n}": what for n, what in enumerate(EARLY_VIEWS)}
+    for name, what in names.items():
+        schedule = "SCHEDULE (AT '12:00' COST 0.2 NO OUTPUT, AT '24:00' COST 1)"
+        spark.sql(f"CREATE INCREMENTAL VIEW {name} {schedule} REFRESH POLICY STRICT AS {EARLY_VIEWS[what]}")
+    more = "INSERT INTO items VALUES ({0}, {1}, 1), ({1}, {1}, 2)"
+    shown: list[dict[str, Any]] = []
+    worked: dict[str, list[bool]] = {name: [] for name in names}
+    spent: dict[tuple[str, int], list[float]] = {(name, point): [] for name in names for point in (1, 2)}
+
+    def cycle(number: int) -> None:
+        for point in (1, 2):
+            first = 100_000 + (2 * number + point) * 100
+            spark.sql(f"INSERT INTO sold SELECT id * 7 % 5000, id FROM range({first}, {first + 100})")
+            spark.sql(f"DELETE FROM sold WHERE amount = {number}" if point == 1 else more.format(first, number))
+            for name in names:
+                row = spark.sql(f"REFRESH INCREMENTAL VIEW {name} AT {point}").collect()[0]
+                assert row.kind == ("PARTIAL" if point == 1 else "INCREMENTAL")
+                spent[name, point].append(row.cpu_ms)
+                if point == 1:
+                    states = newest_entry(location_of(spark, name))["states"].values()
+                    worked[name].append(any(state["run"] == row.run for state in states))
+        if number not in SHOWN_CYCLES:
+            return
+        for name, what in names.items():
+            states = newest_entry(location_of(spark, name))["states"].values()
+            pieces = [state["pieces"] for state in states]
+            files = [file for each in pieces for piece in each for file in piece["files"]]
+            shown.append(
+                {
+                    "view": what,
+                    "cycle": number,
+                    "worked": sum(worked[name]),
+                    "states": len(pieces),
+                    "pieces": max(map(len, pieces), default=0),
+                    "files": len(files),
+                    "kib": sum(file["bytes"] for file in files) / 1024,
+                    "early_ms": statistics.median(spent[name, 1]),
+                    "due_ms": statistics.median(spent[name, 2]),
+                }
+            )
+        for some in spent.values():
+            some.clear()
+
+    def cycles() -> None:
+        for number in range(1, CYCLES + 1):
+            cycle(number)
+
+    benchmark.pedantic(cycles, rounds=1)
+    for name in names:
+        assert spark.sql(f"VERIFY INCREMENTAL VIEW {name}").collect()[0].matches
+    benchmark.extra_info.update(part="cycles", rows=sorted(shown, key=lambda row: row["view"]))
 
 
 def refresh_ms(spark: SparkSession, name: str, what: str = "VIEW") -> float:
