@@ -3,7 +3,8 @@ another, and shares of deletes.
 
 `budgets`: a view per query and budget, from none to all that the view would keep, over the same changes. `cleaning`:
 one table changes at a time; of two views one is told by SET EXPECT which table is next. `deletes`: changes of one size,
-of which more and more are deletes. Each view is verified after each refresh.
+of which more and more are deletes. Each view is verified after each refresh. `chosen` and `kinds` run nothing: they
+compare, by estimate, the states that others would choose, and states of one kind alone (`benchmarks/states.py`).
 """
 
 import json
@@ -16,14 +17,17 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from benchmarks import changes, texts
+from benchmarks import changes, states, texts
 from benchmarks.data import BUILD, load_delta, tpch_files
 from benchmarks.harness import ROUNDS, SCALE, WARM_UP, fresh_session, result, settle
+from benchmarks.planning import requested
 from tidemill.calibrate.measure import Measure
 
 FOLDER = BUILD / "bench" / "iqp"
 TEXTS = texts.by_number(texts.standard("tpch"))
-CHOSEN = tuple(map(int, filter(None, os.environ.get("TIDEMILL_BENCH_QUERIES", "").split(",")))) or (3, 7, 8, 9)
+ASKED = tuple(map(int, filter(None, os.environ.get("TIDEMILL_BENCH_QUERIES", "").split(","))))
+CHOSEN = ASKED or (3, 7, 8, 9)
+PLANNED = ASKED or states.QUERIES
 BUDGETS = {"0": 0, "1MB": 1 << 20, "8MB": 8 << 20}
 SHARES = (1 / 16, 1 / 4)
 """More budgets, as shares of what a view without budget keeps."""
@@ -35,14 +39,26 @@ CHANGE = 0.01
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
+def tables() -> Iterator[SparkSession]:
     session = fresh_session(FOLDER, {})
     load_delta(session, tpch_files(SCALE))
-    for _ in range(WARM_UP):
-        for number in CHOSEN:
-            recomputed(session, number)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def spark(tables: SparkSession) -> SparkSession:
+    for _ in range(WARM_UP):
+        for number in CHOSEN:
+            recomputed(tables, number)
+    return tables
+
+
+@pytest.fixture(scope="module")
+def cases(tables: SparkSession) -> dict[int, states.Case]:
+    """The choice of states of each query's view, as CREATE asks for it."""
+    statement = "CREATE INCREMENTAL VIEW planned SCHEDULE (ON DEMAND) AS"
+    return {number: states.Case(requested(tables, f"{statement} {TEXTS[number]}")) for number in PLANNED}
 
 
 def changed(spark: SparkSession, statements: Iterable[str]) -> None:
@@ -74,6 +90,14 @@ def estimated(spark: SparkSession, name: str, budget: int) -> float | None:
     document = json.loads(spark.sql(f"EXPLAIN INCREMENTAL JSON VIEW {name}").collect()[0].plan)
     costs = [point["cost"] for point in document["budgets"] if point["bytes"] <= budget]
     return min(costs, default=None)
+
+
+@pytest.mark.parametrize("number", PLANNED, ids=[f"q{n}" for n in PLANNED])
+@pytest.mark.parametrize("part", ["chosen", "kinds"])
+def test_states(benchmark: BenchmarkFixture, cases: dict[int, states.Case], part: str, number: int) -> None:
+    case = cases[number]
+    rows = benchmark.pedantic(case.budgets if part == "chosen" else case.kinds, rounds=1)
+    benchmark.extra_info.update(part=part, query=number, rows=[{"query": number, **row} for row in rows])
 
 
 @pytest.mark.parametrize("number", CHOSEN, ids=[f"q{n}" for n in CHOSEN])

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import combinations
+from types import SimpleNamespace
 
 import pytest
 
@@ -182,6 +183,26 @@ def test_the_search_starts_from_other_sets_too(disjoint: Costs, start: str, monk
             assert disjoint(found) == pytest.approx(disjoint.best(budget))
         else:
             assert disjoint(found) <= disjoint(least_dense_dropped(disjoint, budget)) + 1e-6
+
+
+def test_the_programme_leaves_time_for_the_rest_of_the_search(disjoint: Costs, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def endless(*given: object) -> States:
+        is_over = given[-1]
+        assert callable(is_over)
+        while not is_over():
+            clock[0] += 1.0
+        return NOTHING
+
+    for name in ("FEW", "FEW_WITHIN"):
+        monkeypatch.setattr(keeping, name, 0)
+    monkeypatch.setattr(keeping, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(keeping, "proposed", endless)
+    of, budget = disjoint.question, 10_000.0
+    found = keeping.worth_keeping(of.scenarios, of.prices, disjoint.room(budget), Budget(seconds=60.0)).names
+    assert 30.0 < clock[0] < 32.0
+    assert disjoint(found) == pytest.approx(disjoint.best(budget))
 
 
 def least_dense_dropped(disjoint: Costs, budget: float) -> States:

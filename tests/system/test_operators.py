@@ -25,7 +25,6 @@ JOINS = {
     "left, no equality": "SELECT * FROM t LEFT JOIN u ON t.b > u.d",
     "null-safe": "SELECT * FROM t FULL JOIN u ON t.a <=> u.c",
     "cross": "SELECT t.b, u.d FROM t CROSS JOIN u",
-    "three in a row": "SELECT t.b, count(*) n FROM t, u, t w WHERE t.a = u.c AND u.d = w.b AND u.d < 30 GROUP BY t.b",
     "outer of outer": "SELECT t.a, u.d, w.b FROM t LEFT JOIN u ON t.a = u.c RIGHT JOIN t w ON u.d = w.b",
 }
 SUBQUERIES = {

@@ -164,7 +164,7 @@ class Match(Generic[Matched]):
 
     @property
     def of_query(self) -> bool:
-        """True if the query itself is written so, True for no relation that rules derive and for no way they find."""
+        """True if the query itself is written so; False for what rules derive, and for other ways that they find."""
         number = self.relation.number
         op, inputs = self._memo.tvrs[number].expressions[0]
         here = op == self.op and inputs == tuple(i.number for i in self.inputs)

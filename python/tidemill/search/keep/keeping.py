@@ -197,9 +197,11 @@ class _Search:
         return self.every(found) if few else found
 
     def _others(self) -> Iterator[frozenset[str]]:
-        """Sets that fit and are found in other ways than from what would be kept without a budget."""
+        """Sets that fit and are found in other ways than from what would be kept without a budget; the programme gets
+        half of the time that is left, as it proposes nothing until its end."""
         if not self.over:
-            yield proposed(self._scenarios, self._prices, self._room, self.cost, lambda: self.over)
+            half = (time.monotonic() + self._end) / 2
+            yield proposed(self._scenarios, self._prices, self._room, self.cost, lambda: time.monotonic() > half)
         if not self.over:
             yield self._fitted(frozenset(self.names))
 
