@@ -62,6 +62,27 @@ def test_a_session_is_fitted_to_a_step(
     assert settings["spark.sql.codegen.wholeStage"] == expected["compiled"]
 
 
+@pytest.mark.parametrize(
+    ("source_bytes", "scanned", "joins", "expected"),
+    [
+        (320.0 * MEBIBYTE, 19_990.0, 3, {"adaptive": "false", "compiled": "false"}),
+        (320.0 * MEBIBYTE, 19_991.0, 3, {"adaptive": "true", "compiled": "true"}),
+        (320.0 * MEBIBYTE, 100.0, 33, {"adaptive": "true", "compiled": "false"}),
+        (1.0 * MEBIBYTE, 100.0, 3, {"adaptive": "false", "compiled": "false"}),
+        (None, 100.0, 3, {"adaptive": "false", "compiled": "false"}),
+        (None, inf, 3, {"adaptive": "true", "compiled": "true"}),
+        (0.0, inf, 3, {"adaptive": "false", "compiled": "false"}),
+    ],
+)
+def test_a_step_is_fitted_to_the_sources_that_it_scans(
+    source_bytes: float | None, scanned: float, joins: int, expected: Mapping[str, str]
+) -> None:
+    """Other sources of the query may be as large as they like."""
+    settings = sessions.fit(Double(), source_bytes, 10.0, 10.0, joins, scanned)  # type: ignore[arg-type]
+    assert settings["spark.sql.adaptive.enabled"] == expected["adaptive"]
+    assert settings["spark.sql.codegen.wholeStage"] == expected["compiled"]
+
+
 def test_a_large_change_is_read_by_compiled_code(
     spark: SparkSession, db: str, oracle: Oracle, refresh: Callable[..., Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,6 +104,39 @@ def test_a_large_change_is_read_by_compiled_code(
     monkeypatch.setattr(sessions, "fit", noted)
     assert refresh("v").kind == "INCREMENTAL"
     assert 30_000 in seen
+    oracle("v", query)
+
+
+def test_a_small_table_is_scanned_by_interpreted_code(
+    spark: SparkSession, db: str, oracle: Oracle, refresh: Callable[..., Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as it is small, however large what it is joined with."""
+    spark.sql("CREATE TABLE sales (k INT, v BIGINT) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+    spark.sql("INSERT INTO sales SELECT id % 100, id FROM range(100000)")
+    spark.sql("CREATE TABLE kinds (k INT, name STRING) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+    spark.sql("INSERT INTO kinds SELECT id, concat('kind', id) FROM range(100)")
+    query = "SELECT v, name FROM sales JOIN kinds USING (k)"
+    spark.sql(f"CREATE INCREMENTAL VIEW v SCHEDULE (ON DEMAND) REFRESH POLICY STRICT AS {query}")
+    seen: list[tuple[float, str]] = []
+    fit = sessions.fit
+
+    def noted(*given: Any) -> dict[str, str]:
+        settings = fit(*given)
+        if len(given) == 6:
+            seen.append((given[-1], settings["spark.sql.codegen.wholeStage"]))
+        return settings
+
+    monkeypatch.setattr(sessions, "fit", noted)
+    spark.sql("INSERT INTO sales VALUES (7, -1)")
+    assert refresh("v").kind == "INCREMENTAL"
+    assert (100.0, "false") in seen
+    oracle("v", query)
+    spark.sql("INSERT INTO kinds SELECT id, 'more' FROM range(1000, 31000)")
+    assert refresh("v").kind == "INCREMENTAL"
+    spark.sql("INSERT INTO sales VALUES (8, -2)")
+    seen.clear()
+    assert refresh("v").kind == "INCREMENTAL"
+    assert (30_100.0, "true") in seen
     oracle("v", query)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,20 @@ class SourceChange:
     read: float | None = None
     files: float | None = None
     values: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def most_rows(self) -> float:
+        """The rows that a snapshot can have at any moment of the interval; infinite if that is unknown.
+
+        >>> SourceChange(changed=False, old_readable=True, rows=10.0).most_rows
+        10.0
+        >>> SourceChange(changed=True, old_readable=True, rows=10.0, inserts=3.0, deletes=4.0).most_rows
+        17.0
+        >>> SourceChange(changed=True, old_readable=True, rows=10.0).most_rows
+        inf
+        """
+        moved = (self.inserts, self.deletes) if self.changed else ()
+        return sum(inf if part is None else part for part in (self.rows, *moved))
 
     def then(self, later: SourceChange) -> SourceChange:
         """This change and the one that follows it, combined.

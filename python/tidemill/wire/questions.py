@@ -25,6 +25,11 @@ def sources_changed(plan: Mapping[str, Any]) -> frozenset[int]:
     return frozenset(int(node["source"]) for node in walk(plan) if kind_of(node) == "changes")
 
 
+def sources_scanned(plan: Mapping[str, Any]) -> list[int]:
+    """The sources whose snapshots a plan reads, each as often as it does."""
+    return [int(node["source"]) for node in walk(plan) if kind_of(node) == "scan"]
+
+
 def values_looked_up(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The (step, field) pairs whose values a plan uses for look-ups."""
     for node in walk(plan):

@@ -19,7 +19,7 @@ MEBIBYTE = 1 << 20
 BYTES_PER_PARTITION = 32 * MEBIBYTE
 # Rows for one shuffle partition: with fewer, a second task costs more than the work it takes over.
 ROWS_PER_PARTITION = 100_000
-# Up to this many rows, and without sources to scan, a plan is interpreted: generated code would take each task longer.
+# Up to this many rows a plan is interpreted: to generate code, and to look it up, takes longer than to do without.
 INTERPRETED_ROWS = 5_000
 # The same for rows that are only read, and filtered or joined with a broadcast: a microsecond each.
 INTERPRETED_READ = 20_000
@@ -75,20 +75,29 @@ def working(jvm: Jvm, captured: Mapping[str, str]) -> Jvm:
     return jvm.clone({**captured, **PHYSICAL})
 
 
-def fit(jvm: Jvm, source_bytes: float | None, rows: float = inf, read: float = inf, joins: int = 0) -> dict[str, str]:
+def fit(
+    jvm: Jvm,
+    source_bytes: float | None,
+    rows: float = inf,
+    read: float = inf,
+    joins: int = 0,
+    scanned: float = inf,
+) -> dict[str, str]:
     """Returns the settings that fit a working session to one step: shuffle partitions, adaptive execution, code
     generation.
 
-    `source_bytes`: of the snapshots that the step scans; 0 if it reads only changes and states, None if unknown.
-    `rows`: estimated number of rows that it shuffles; `read`: that it reads. `joins`: number of joins in its plan.
+    `source_bytes`: of all sources; 0 if the step reads only changes and states, None if unknown. `rows`: estimated
+    number of rows that it shuffles; `read`: that it reads of changes and states; `scanned`: of snapshots of sources.
+    `joins`: number of joins in its plan.
     """
     if source_bytes is None:
         most = max(jvm.cores, int(jvm.session.conf().get(SHUFFLE_PARTITIONS)))
     else:
         most = max(jvm.cores, int(source_bytes // BYTES_PER_PARTITION) + 1)
     wanted = most if rows == inf else min(most, max(1, ceil(rows / ROWS_PER_PARTITION)))
-    adaptive = source_bytes is None or source_bytes >= ADAPTIVE_FROM_BYTES or joins > MOST_JOINS
-    compiled = source_bytes != 0 or rows > INTERPRETED_ROWS or read > INTERPRETED_READ
+    small = rows <= INTERPRETED_ROWS and read + (0.0 if source_bytes == 0 else scanned) <= INTERPRETED_READ
+    adaptive = joins > MOST_JOINS or (not small and (source_bytes is None or source_bytes >= ADAPTIVE_FROM_BYTES))
+    compiled = not small
     return {
         SHUFFLE_PARTITIONS: str(wanted),
         "spark.sql.adaptive.enabled": str(adaptive).lower(),

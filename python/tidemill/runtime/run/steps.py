@@ -160,7 +160,13 @@ def _fitting(jvm: Jvm, situation: Situation, binder: Binder, step: Step) -> dict
     known = [binder.values.get(pair) for pair in questions.values_looked_up(step.plan)]
     many = any(values is None or len(values) > FEW_KEYS for values in known)  # None: all of the state is read
     read = inf if many else max(step.volume.read, told)
-    return sessions.fit(jvm, source_bytes, max(step.volume.shuffled, told), read, questions.count(step.plan, "join"))
+    shuffled, joins = max(step.volume.shuffled, told), questions.count(step.plan, "join")
+    return sessions.fit(jvm, source_bytes, shuffled, read, joins, _scanned(situation, step))
+
+
+def _scanned(situation: Situation, step: Step) -> float:
+    """Returns at most how many rows the snapshots have that a step scans, whichever moment they are of."""
+    return sum((situation.changes[n].most_rows for n in questions.sources_scanned(step.plan)), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
