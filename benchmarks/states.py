@@ -33,7 +33,7 @@ from tidemill.search.space.space import Followed, normal_query
 QUERIES = (3, 5, 7, 8, 9)
 SHARES = {"0": 0.0, "1/16": 1 / 16, "1/8": 1 / 8, "1/4": 1 / 4, "1/2": 1 / 2, "1": 1.0}
 """Budgets, as shares of what is kept without one."""
-FEW = 10
+FEW = 12
 """Largest number of candidates of which all sets are weighed."""
 PASSES = 2
 """Times that each state comes to the cache: when it is made, and when the first change has made another one of it."""
