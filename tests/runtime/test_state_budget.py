@@ -157,7 +157,29 @@ def test_a_state_that_turns_out_too_big_is_given_up(
     change(spark, 16)
     assert refresh(name).state_bytes == 0
     assert not [r for r in describe(spark, name) if r.col_name == "Given Up"]
-    assert explained(spark, name)["states"][0]["reason"] == "STATE BUDGET does not hold it"
+    (after,) = [s for s in explained(spark, name)["states"] if s["name"] == shown["name"]]
+    assert after["reason"] == "STATE BUDGET does not hold it"
+    assert verified(spark, name)
+
+
+def test_states_are_merged_before_one_is_given_up(
+    spark: SparkSession, view: Callable[..., str], refresh: Callable[..., Row]
+) -> None:
+    """A run finds that its segment does not fit, and is carried out once more: then the state is in one piece."""
+    query = "SELECT o % 7 AS g, sum(price) AS p, count(*) AS n FROM lines GROUP BY o % 7"
+    name, free = (view("SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL", query) for _ in range(2))
+    sizes = [history(spark, name)[0].state_bytes]
+    for number in (41, 42):
+        change(spark, number)
+        sizes.append(refresh(name).state_bytes)
+        refresh(free)
+    room = sizes[2] + (sizes[2] - sizes[1]) // 2
+    assert sizes[2] < 0.9 * room  # nothing is merged in advance
+    spark.sql(f"ALTER INCREMENTAL VIEW {name} SET STATE BUDGET '{room}'")
+    change(spark, 43)
+    assert refresh(free).state_bytes > room
+    assert 0 < refresh(name).state_bytes < sizes[1]
+    assert not [r for r in describe(spark, name) if r.col_name == "Given Up"]
     assert verified(spark, name)
 
 

@@ -164,6 +164,7 @@ class PlanInputs:
         past: estimated and measured costs of earlier runs.
         learned: by what factors earlier estimates were off.
         tells: a full run tells views above what it changes.
+        crowded: as in `PlanRequest`.
     """
 
     full_reason: str | None
@@ -173,13 +174,14 @@ class PlanInputs:
     past: Past = NOTHING_PAST
     learned: Learned = NOTHING_LEARNED
     tells: bool = False
+    crowded: bool = False
 
     def request(self, situation: Situation) -> PlanRequest:
         request = _request(situation, self.full_reason, self.lost, self.refill)
         number, price = self.point
         past = self.past if situation.settings.cost_model == "default" else NOTHING_PAST  # runs are known by their time
         told = replace(request, point=number, price=price, past=past, learned=self.learned, tells=self.tells)
-        return _written(situation, told)
+        return _written(situation, replace(told, crowded=self.crowded))
 
 
 def plan(situation: Situation, asked: PlanInputs) -> RunPlan:

@@ -24,7 +24,7 @@ from tidemill.runtime.content.leaving import ResultColumn
 from tidemill.runtime.content.places import PLACES, Sought
 from tidemill.runtime.run import metrics
 from tidemill.runtime.run.binder import Binder, binder_of
-from tidemill.runtime.run.occasion import Occasion, beside_estimates, lessons, with_split
+from tidemill.runtime.run.occasion import Occasion, beside_estimates, fired_after, lessons, with_split
 from tidemill.runtime.run.steps import Outcome, carry_out
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import UndecidedError, parent
@@ -32,7 +32,6 @@ from tidemill.runtime.storage.stage import Stage
 from tidemill.runtime.view import leases
 from tidemill.runtime.view.arrivals import Arrived
 from tidemill.runtime.view.budget import over, within
-from tidemill.runtime.view.fired import NOTHING_FIRED, Fired, other_tables
 from tidemill.runtime.view.history import ChangeCounts, RunRow
 from tidemill.runtime.view.record import File, RunRecord, StoredPiece, StoredState
 from tidemill.runtime.view.views import Lost, View
@@ -41,8 +40,7 @@ from tidemill.search.contract.learned import Learned
 from tidemill.search.contract.lessons import likely_cost
 from tidemill.search.contract.run_kinds import RunKind
 from tidemill.search.contract.run_plan import RunPlan, StateSpec
-from tidemill.sources.adapters import check_undisturbed, mark
-from tidemill.sql.statements import OnChange
+from tidemill.sources.adapters import check_undisturbed
 
 
 def row_of(view: View, occasion: Occasion, kind: RunKind, situation: Situation) -> RunRow:
@@ -68,18 +66,23 @@ def run(
     planned: Callable[[Lost], RunPlan],
     occasion: Occasion,
     lost: Lost = NOTHING_LOST,
+    merging: Callable[[Lost], RunPlan] | None = None,
 ) -> RunRecord:
     """Executes the plan that `planned` makes, and commits the run. `jvm`: the working session.
 
     `lost`: the files of the last run that are known to be unreadable. If a job finds further damage, the run is planned
-    and executed again without the damaged files; its row counts all jobs.
+    and executed again without the damaged files. If states took more than the budget, it is executed once more by the
+    plan of `merging`, which merges their pieces. The row counts all jobs.
 
     Raises TIDEMILL_CONCURRENT_REFRESH if another run committed first, TIDEMILL_RUN_GIVEN_UP if this one was taken for
     dead, and TIDEMILL_SOURCE_DISTURBED if a source changed under the run. After any error the run's files are gone.
     """
     while True:
         try:
-            return _attempt(jvm, view, situation, planned(lost), occasion)
+            return _attempt(jvm, view, situation, planned(lost), occasion, may_merge=merging is not None)
+        except _CrowdedError:
+            assert merging is not None
+            planned, merging = merging, None
         except JvmFailure as failure:
             found = lost | view.damaged(failure)
             if found == lost:
@@ -89,7 +92,14 @@ def run(
             lost = found
 
 
-def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion: Occasion) -> RunRecord:
+class _CrowdedError(Exception):
+    """The states of a run take more than the budget, and merging their pieces may make room."""
+
+
+def _attempt(
+    jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion: Occasion, *, may_merge: bool
+) -> RunRecord:
+    """Returns the record of the committed run. Raises _CrowdedError if states `may_merge` instead of being given up."""
     number = view.next_run
     marked = writers.writing(view.files, view.location, view.definition.qualified)
     with jvm.walls.borders("commit", marked) as writer, Stage(view.files, view.location, number) as stage:
@@ -103,6 +113,8 @@ def _attempt(jvm: Jvm, view: View, situation: Situation, plan: RunPlan, occasion
         # Everything that reads the sources is done; what is looked at here is part of what the run costs.
         _check_undisturbed(jvm, view, situation)
         executed = _Executed(view, situation, plan, execution, binder, stage, number, outcome)
+        if may_merge and executed.crowded:
+            raise _CrowdedError
         record = _within_budget(executed, occasion)
         record = with_split(jvm, view, record, occasion, beside_estimates(executed.learned, plan, execution.spent))
         with jvm.walls.part("commit"):
@@ -165,7 +177,7 @@ def run_without_output(jvm: Jvm, view: View, situation: Situation, occasion: Occ
         delta=(),
         compacted=(),
         arrived=situation.arrived(view.definition.create.schedule, occasion.point),
-        fired=_fired(view, situation, occasion),
+        fired=fired_after(view, situation, occasion),
     )
     record = with_split(jvm, view, record, occasion)
     with jvm.walls.part("commit"):
@@ -211,6 +223,13 @@ class _Executed:
         """Returns a state after the run, at the positions of the content."""
         pieces = self.outcome.pieces.get(spec.name, ())
         return StoredState(spec.form, spec.columns, spec.text, pieces, spec.group, spec.parts)
+
+    @property
+    def crowded(self) -> bool:
+        """True if the states take more than the budget, and some lie in several pieces; never of early work."""
+        states, budget = [self.state(spec) for spec in self.plan.states], self.situation.terms.budget
+        taken, several = sum(s.bytes for s in states), any(len(s.pieces) > 1 for s in states)
+        return budget is not None and self.plan.kind != "PARTIAL" and several and taken > budget
 
     def moved(self, files: Sequence[File]) -> list[dict[str, Any]]:
         """Moves result files into their places. Returns their listing there."""
@@ -306,7 +325,7 @@ def _held_back(run: _Executed, occasion: Occasion) -> RunRecord:
         fingerprint=before.fingerprint if before.filled else run.situation.fingerprint,
         functions=before.functions if before.filled else run.situation.functions,
         arrived=run.arrived(occasion),
-        fired=_fired(run.view, run.situation, occasion),
+        fired=fired_after(run.view, run.situation, occasion),
     )
     return replace(record, row=replace(row, state_bytes=record.state_bytes))
 
@@ -369,7 +388,7 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
         rows=rows,
         past=past,
         learned=learned,
-        fired=_fired(view, situation, occasion),
+        fired=fired_after(view, situation, occasion),
     )
 
 
@@ -379,14 +398,3 @@ def _cycles(run: _Executed, occasion: Occasion) -> Cycles:
     if head is None or head.definition != run.view.definition.number:
         return NO_CYCLES
     return head.cycles.then(run.number, arrived.rows, last=arrived.last)
-
-
-def _fired(view: View, situation: Situation, occasion: Occasion) -> Fired:
-    """Returns what of the schedule was dealt with after the run."""
-    before = view.head.fired if view.head is not None else NOTHING_FIRED
-    points = view.definition.create.schedule
-    watches = any(isinstance(point.trigger, OnChange) for point in points)
-    seen = {s.name: mark(s.position) for s in situation.sources_at()} if watches else {}
-    ended = view.next_run if occasion.point == len(points) else before.ended
-    entries = other_tables(view.definition.sources, (s.entry for s in situation.query.sources.values()))
-    return replace(before.then(occasion.deals), seen=seen, ended=ended, entries=entries)

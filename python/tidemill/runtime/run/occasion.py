@@ -12,7 +12,7 @@ from tidemill.recent import Recent
 from tidemill.runtime.before.situation import Situation
 from tidemill.runtime.run import reports
 from tidemill.runtime.view import leases, split
-from tidemill.runtime.view.fired import NOTHING_FIRED, Fired
+from tidemill.runtime.view.fired import NOTHING_FIRED, Fired, other_tables
 from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.record import RunRecord
 from tidemill.runtime.view.split import StepSpent
@@ -21,6 +21,8 @@ from tidemill.search.contract.learned import NOTHING_LEARNED, Learned
 from tidemill.search.contract.lessons import likely_costs, taught
 from tidemill.search.contract.past import NOTHING_PAST, Past, PastRun
 from tidemill.search.contract.run_plan import RunPlan
+from tidemill.sources.adapters import mark
+from tidemill.sql.statements import OnChange
 
 _WARM: Recent[tuple[str, ...], bool] = Recent(most=10_000)
 """The kinds of runs that this process has executed, and the methods of incremental ones, by the locations of views."""
@@ -107,6 +109,17 @@ def _is_new(*what: str) -> bool:
     new = _WARM.get(what) is None
     _WARM.put(what, True)
     return new
+
+
+def fired_after(view: View, situation: Situation, occasion: Occasion) -> Fired:
+    """Returns what of the schedule was dealt with after the run."""
+    before = view.head.fired if view.head is not None else NOTHING_FIRED
+    points = view.definition.create.schedule
+    watches = any(isinstance(point.trigger, OnChange) for point in points)
+    seen = {s.name: mark(s.position) for s in situation.sources_at()} if watches else {}
+    ended = view.next_run if occasion.point == len(points) else before.ended
+    entries = other_tables(view.definition.sources, (s.entry for s in situation.query.sources.values()))
+    return replace(before.then(occasion.deals), seen=seen, ended=ended, entries=entries)
 
 
 def tells_readers(view: View, situation: Situation, lost: Lost) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tidemill.bridge.jvm import Jvm
 from tidemill.runtime.before import planning
@@ -53,7 +54,7 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Ru
             reports.tell(row)
         return RunOutcome(row, view.head)
 
-    def inputs(lost: Lost) -> PlanInputs:
+    def inputs(lost: Lost, *, crowded: bool = False) -> PlanInputs:
         refill = f"STATE_LOST: {lost.content}" if lost.content is not None else None
         forced = planning.forced(situation, wanted.full)
         tells = tells_readers(view, situation, lost) and not (forced is None and situation.policy in GRADUAL)
@@ -64,13 +65,14 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Ru
             past=view.past(),
             learned=view.learned(situation.settings),
             tells=tells,
+            crowded=crowded,
         )
 
-    def planned(lost: Lost) -> RunPlan:
+    def planned(lost: Lost, *, crowded: bool = False) -> RunPlan:
         with jvm.walls.part("planning"):
             if not wanted.output:
                 return _early(view, situation, occasion, lost)
-            return planning.plan_again(situation, inputs(lost))
+            return planning.plan_again(situation, inputs(lost, crowded=crowded))
 
     may_work = lost.content is None and planning.may_work_early(situation)
     plan = planned(lost) if wanted.output or may_work else None
@@ -92,7 +94,11 @@ def perform(jvm: Jvm, working: Jvm, view: View, situation: Situation, wanted: Ru
     if wanted.output and (seen := without_unseen_changes(working, view, situation, plan)) is not situation:
         with jvm.walls.part("planning"):
             situation, plan = seen, planning.plan_again(seen, inputs(lost))
-    record = attempt.run(working, view, situation, lambda now: plan if now == lost else planned(now), occasion, lost)
+
+    def made(now: Lost) -> RunPlan:
+        return plan if now == lost else planned(now)
+
+    record = attempt.run(working, view, situation, made, occasion, lost, partial(planned, crowded=True))
     publish(jvm, view, record, occasion, jvm if wanted.output else None)
     return RunOutcome(record.row, record)
 

@@ -102,6 +102,7 @@ class PlanRequest:
         cycles: the same of the last cycles as they were, the oldest first; None: not counted. States are chosen for
             what is likely by both.
         budget: bytes that the kept states may take after the run; None if there is no limit.
+        crowded: the run was carried out already, and its states took more than the budget: all of them are merged.
         past: measured costs of earlier runs.
         learned: by what factors earlier estimates were off.
         tells: the content can be read, and views above it are to be told what a run that makes it anew changes.
@@ -134,6 +135,7 @@ class PlanRequest:
     cycle: Mapping[int, Rows] = field(default_factory=dict)
     cycles: tuple[Mapping[int, Rows | None], ...] = ()
     budget: int | None = None
+    crowded: bool = False
     past: Past = NOTHING_PAST
     learned: Learned = NOTHING_LEARNED
     tells: bool = False
@@ -160,4 +162,4 @@ class PlanRequest:
     def tight(self) -> bool:
         """True if the budget may not hold the states after the run unless they are merged."""
         taken = sum(p.bytes for pieces in self.pieces.values() for p in pieces)
-        return self.budget is not None and taken > NEAR_BUDGET * self.budget
+        return self.budget is not None and (self.crowded or taken > NEAR_BUDGET * self.budget)

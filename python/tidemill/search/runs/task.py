@@ -197,7 +197,7 @@ class PlanningTask:
         for candidate in {c.name: c for c in followed}.values():
             compaction = compaction_of(candidate.name, self.request, self.model, read, asked)
             if compaction is not None:
-                run.compact(candidate, compaction, last=bool(self.request.between))
+                run.compact(candidate, compaction, last=bool(self.request.between) or self.request.crowded)
 
     def worth_keeping(self, there: Collection[str] | None = None) -> frozenset[str]:
         """Names of the states to keep for likely changes; new bases are written in the orders worth having. `there`: as
