@@ -12,6 +12,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
 from tests.conftest import files_under
+from tidemill.runtime.run import attempt
+from tidemill.runtime.run.steps import carry_out
+from tidemill.search.contract.run_plan import RunPlan
 from tidemill.search.keep import wanted
 
 CUSTOMERS, ORDERS, LINES = 200, 3_000, 12_000
@@ -163,9 +166,20 @@ def test_a_state_that_turns_out_too_big_is_given_up(
 
 
 def test_states_are_merged_before_one_is_given_up(
-    spark: SparkSession, view: Callable[..., str], refresh: Callable[..., Row]
+    spark: SparkSession,
+    view: Callable[..., str],
+    refresh: Callable[..., Row],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A run finds that its segment does not fit, and is carried out once more: then the state is in one piece."""
+    """A run finds that its segment does not fit, and is carried out once more: then the state is in one piece. Later
+    runs with little room merge what they add, and are carried out once."""
+    times: list[str] = []
+
+    def counted(plan: RunPlan, *given: Any) -> Any:
+        times.append(plan.kind)
+        return carry_out(plan, *given)
+
+    monkeypatch.setattr(attempt, "carry_out", counted)
     query = "SELECT o % 7 AS g, sum(price) AS p, count(*) AS n FROM lines GROUP BY o % 7"
     name, free = (view("SCHEDULE (ON DEMAND) REFRESH POLICY INCREMENTAL", query) for _ in range(2))
     sizes = [history(spark, name)[0].state_bytes]
@@ -178,7 +192,18 @@ def test_states_are_merged_before_one_is_given_up(
     spark.sql(f"ALTER INCREMENTAL VIEW {name} SET STATE BUDGET '{room}'")
     change(spark, 43)
     assert refresh(free).state_bytes > room
-    assert 0 < refresh(name).state_bytes < sizes[1]
+    times.clear()
+    sizes.append(refresh(name).state_bytes)
+    assert 0 < sizes[-1] < sizes[1]
+    assert times == ["INCREMENTAL"] * 2
+    little = round(1.105 * sizes[-1])  # it is chosen, and nearly fills the budget
+    spark.sql(f"ALTER INCREMENTAL VIEW {name} SET STATE BUDGET '{little}'")
+    for number in (44, 46):
+        change(spark, number)
+        times.clear()
+        sizes.append(refresh(name).state_bytes)
+        assert 0 < sizes[-1] <= little, sizes
+        assert times == ["INCREMENTAL"]
     assert not [r for r in describe(spark, name) if r.col_name == "Given Up"]
     assert verified(spark, name)
 

@@ -123,6 +123,18 @@ def test_after_early_work_it_is_the_last_step() -> None:
     assert [s.mode for s in plan.steps] == ["segment", None, "compact"]
 
 
+@pytest.mark.parametrize(("budget", "modes"), [(1_200, ["segment", None]), (1_000, ["segment", None, "compact"])])
+def test_near_its_budget_a_state_is_merged_with_what_the_run_adds(budget: int, modes: list[str | None]) -> None:
+    """Else each run would find that the new piece does not fit, and be carried out twice."""
+    query, (state,) = parse_query(SUMS), planned([Piece(1, 1_000, 1_000, 0)]).states
+    change = SourceChange(changed=True, old_readable=True, rows=1e6, inserts=10.0, deletes=0.0)
+    request = PlanRequest(query, "INCREMENTAL", {0: change}, frozenset({state.name}), False, None, budget=budget)
+    plan = plan_run(replace(request, pieces={state.name: [Piece(1, 1_000, 1_000, 0, bytes=1_000)]}))
+    assert [s.mode for s in plan.steps] == modes
+    if modes[-1] == "compact":
+        assert plan.steps[-1].first == 0
+
+
 @pytest.mark.parametrize(("pieces", "compacted"), [(MOST_UNREAD, False), (MOST_UNREAD + 1, True)])
 def test_a_state_that_no_run_reads_is_left_as_it_is_for_long(pieces: int, compacted: bool) -> None:
     query = parse_query(SUMS)

@@ -78,17 +78,23 @@ def due(pieces: Sequence[Piece], model: CostModel, asked: KeyedRead | None = Non
 
 
 def compaction_of(
-    name: str, request: PlanRequest, model: CostModel, read: Collection[str], asked: Mapping[str, KeyedRead]
+    name: str,
+    request: PlanRequest,
+    model: CostModel,
+    read: Collection[str],
+    asked: Mapping[str, KeyedRead],
+    *,
+    grows: bool = False,
 ) -> Compaction | None:
     """The compaction of a state that a run follows; None if there is none.
 
     A state that the run reads is compacted where that pays; others only so that their pieces do not become too many;
     all of them where the view's budget is nearly spent.
 
-    `read`: the states that the run reads; `asked`: its reads of states by few keys.
+    `read`: the states that the run reads; `asked`: its reads of states by few keys; `grows`: it adds a piece.
     """
     pieces = request.pieces.get(name, ())
-    if request.tight and len(pieces) > 1:
+    if request.tight and pieces and len(pieces) + grows > 1:
         return _whole(pieces, model)
     if not pieces or (name not in read and len(pieces) <= MOST_UNREAD):
         return None

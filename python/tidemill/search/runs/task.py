@@ -193,11 +193,14 @@ class PlanningTask:
     def compact(self, run: Assembly, followed: Sequence[Candidate]) -> None:
         """Compacts the states that a run follows, where that is due."""
         read, asked = states_read(run.steps), run.asked
+        grown = {step.state for step in run.steps if step.mode == "segment"}
         # Equal parts of a query share one state.
         for candidate in {c.name: c for c in followed}.values():
-            compaction = compaction_of(candidate.name, self.request, self.model, read, asked)
+            name = candidate.name
+            compaction = compaction_of(name, self.request, self.model, read, asked, grows=name in grown)
             if compaction is not None:
-                run.compact(candidate, compaction, last=bool(self.request.between) or self.request.crowded)
+                # Where there is little room, what this run adds is merged as well.
+                run.compact(candidate, compaction, last=bool(self.request.between) or self.request.tight)
 
     def worth_keeping(self, there: Collection[str] | None = None) -> frozenset[str]:
         """Names of the states to keep for likely changes; new bases are written in the orders worth having. `there`: as
