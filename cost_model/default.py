@@ -168,10 +168,10 @@ class DefaultCostModel:
                 broadcast = kind != "full" and all(self._is_small(r.rows, r.row_bytes, r.form) for r in reads[1:])
                 return CpuMs(self._matching(inputs, broadcast=broadcast) + output * self.row)
             case KeyFilter() | FromStart():
-                return CpuMs(self._matching(inputs, broadcast=_is_broadcast(reads[1])) + output * self.row)
+                return CpuMs(self._matching(inputs, broadcast=reads[1].is_broadcast) + output * self.row)
             case LookUp(scan):
                 read = _looked_at(facts, scan, total)
-                looking = self._matching([read, total], broadcast=_is_broadcast(reads[0]))
+                looking = self._matching([read, total], broadcast=reads[0].is_broadcast)
                 return CpuMs(read * self.kept + looking + output * self.row)
             case Aggregate(keys, calls) | Partial(keys, calls):
                 return self._grouping(total, output, len(keys) + len(calls))
@@ -192,7 +192,7 @@ class DefaultCostModel:
                 return CpuMs(self._grouping(total, total, len(columns)) + self._framing(op, inputs[0], facts))
             case ReachedWindow(window):
                 read = sizes.read_rows(op.bounds, inputs)
-                finding = self._matching(inputs, broadcast=_is_broadcast(reads[1]))
+                finding = self._matching(inputs, broadcast=reads[1].is_broadcast)
                 computing = self._grouping(read, read, len(window.columns))
                 return CpuMs(finding + computing + self._framing(window, read, facts, reached=output))
             case Less(columns):
@@ -200,7 +200,7 @@ class DefaultCostModel:
             case Reach(partition, order) if len(inputs) == 1:
                 return self._grouping(inputs[0], output, len(partition) + len(order))
             case Reach(partition, order):
-                finding = self._matching(inputs, broadcast=_is_broadcast(reads[1]))
+                finding = self._matching(inputs, broadcast=reads[1].is_broadcast)
                 return CpuMs(finding + self._grouping(inputs[0], output, len(partition) + len(order)))
             case FinalChange():
                 return CpuMs(self.exchange + inputs[0] * self.probe + inputs[1] * (self.hash + self.shuffle))
@@ -275,7 +275,7 @@ class DefaultCostModel:
         return self._grouping(2 * changed, changed, columns)
 
     def _is_small(self, rows: float, row_bytes: int, form: FormKind | None) -> bool:
-        """True if the side of a join is broadcast: Spark goes by its bytes; changes are broadcast by their rows."""
+        """True if the side of a join is broadcast: Spark goes by its bytes; of changes more are."""
         if form is not None and form.interval and is_broadcast(rows, row_bytes):
             return True
         return rows * row_bytes <= self.broadcast_bytes
@@ -302,19 +302,19 @@ class DefaultCostModel:
         Where rows are picked by the changes, all others meet what is left. Without, all rows of the largest input meet
         the changed ones first.
         """
-        sides = [(mark, [float(read.rows) for read in pair]) for mark, pair in op.sides(reads)]
-        changes = [rows[1] if mark is not None else 0.0 for mark, rows in sides]
+        sides = op.sides(reads)
+        changes = [float(pair[1].rows) if mark is not None else 0.0 for mark, pair in sides]
         cost = 0.0
         for i in op.picked:
             others = [rows for j, rows in enumerate(changes) if j != i and rows]
-            cost += sum(self.exchange + rows * self.hash + sides[i][1][0] * self.probe for rows in others)
-        totals = [(mark, sum(rows)) for mark, rows in sides]
+            cost += sum(self.exchange + rows * self.hash + sides[i][1][0].rows * self.probe for rows in others)
+        totals = [(mark, float(sum(read.rows for read in pair)), pair[0].row_bytes) for mark, pair in sides]
         led = max(range(len(totals)), key=lambda i: (i in op.picked, totals[i][1]))
-        for mark, rows in totals[:led] + totals[led + 1 :]:
+        for mark, rows, row_bytes in totals[:led] + totals[led + 1 :]:
             through = totals[led][1] if mark is not None and not op.picked else min(totals[led][1], output)
-            small, large = sorted((rows, through))
+            (small, width), (large, _) = sorted([(rows, row_bytes), (through, totals[led][2])])
             cost += self.exchange
-            if mark is None or op.picked or small <= BROADCAST_ROWS:
+            if mark is None or op.picked or is_broadcast(small, width):
                 cost += small * self.hash + large * self.probe
             else:
                 cost += (small + large) * (self.shuffle + self.hash)
@@ -384,10 +384,6 @@ def _looked_at(facts: Facts, scan: StateScan, keys: float) -> float:
     rows = facts.kept_rows(scan)
     segments = min(rows, facts.segments(scan.name))
     return segments + min(rows - segments, keys * PAGE_ROWS)
-
-
-def _is_broadcast(read: Read) -> bool:
-    return is_broadcast(read.rows, read.row_bytes)
 
 
 def _texts(types: Sequence[str]) -> int:

@@ -17,6 +17,7 @@ from tidemill.plan.ops import (
     Bounds,
     HeldScan,
     Join,
+    JoinChange,
     Keys,
     Op,
     Reach,
@@ -56,6 +57,16 @@ def test_what_is_broadcast_is_told_from_bytes(kind: JoinKind) -> None:
     assert cost(join, side(1e7), side(ROWS, WIDE, DELTA)) == narrow
     assert cost(join, side(1e7), side(BROADCAST_ROWS + 1, WIDE, DELTA)) > wide
     assert cost(join, side(1e7), side(BROADCAST_ROWS + 1, NARROW, DELTA)) < wide / 5
+
+
+def test_a_join_of_several_changes_goes_by_bytes_too() -> None:
+    """As lowering does."""
+    join = JoinChange((), (7, 8), ())
+    old, many = side(1e7), side(BROADCAST_ROWS + 1)
+    narrow, wide = (
+        cost(join, old, many, side(0.0, width), side(BROADCAST_ROWS + 1, width)) for width in (NARROW, WIDE)
+    )
+    assert narrow < wide / 2
 
 
 def test_a_full_join_broadcasts_nothing() -> None:

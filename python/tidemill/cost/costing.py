@@ -193,6 +193,11 @@ class Read:
     from_base: RowCount = NO_ROWS
     row_bytes: int = PART_ROW_BYTES
 
+    @property
+    def is_broadcast(self) -> bool:
+        """True if these rows are broadcast where they are keys, or of a change."""
+        return is_broadcast(self.rows, self.row_bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class OperatorWork:
