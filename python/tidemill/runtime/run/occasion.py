@@ -98,6 +98,7 @@ def lessons(view: View, plan: RunPlan, row: RunRow, spent: Sequence[StepSpent]) 
     if row.measured_cost is None or plan.arrivals is not None or plan.kind == "PARTIAL":  # only times are compared
         return head.past, head.learned
     methods = () if plan.kind == "FULL" else plan.methods
+    # Methods change with sizes: lessons are by step, so they need no run of the same methods before.
     cold = _is_new(view.location, plan.kind)
     new = _is_new(view.location, plan.kind, *methods) if methods else cold
     past = head.past.then(PastRun(plan.kind, plan.estimated, row.measured_cost, new, methods))
