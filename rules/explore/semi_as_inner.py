@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from tidemill.plan.expr import Col
 from tidemill.plan.ops import Join, Project
-from tidemill.plan.props import equi_keys
 from tidemill.rule.match import Match
 from tidemill.rule.result import Equivalent, Result
 from tidemill.rule.rule import rule
@@ -19,16 +18,13 @@ def semi_as_inner(m: Match[Join]) -> Iterator[Result]:
 
     Why: an inner join has one term per changed input, needs no answers before and after, and can start from either
         side.
-    Unsafe: if r is not a key: a row of L would come once per row of R that it meets. A key by Spark's own grouping
-        suffices, as equalities compare alike.
+    Unsafe: if r is not a key: a row of L would come once per row of R that it meets.
     Citation: [Graefe95]; keys as in [Tempura] section 4.1.
     """
     if not m.relation.props.reproducible:
         return
     left, right = m.inputs
-    pairs = equi_keys(m.op.condition, frozenset(left.columns), frozenset(right.columns), m.query)
-    bound = {far.id for _, far, _ in pairs if isinstance(far, Col)}
-    if set(left.columns) & set(right.columns) or not any(key and key <= bound for key in right.keys):
+    if set(left.columns) & set(right.columns) or not m.is_unique(m.sides()[1]):
         return
     shown = Project(tuple((c, Col(c)) for c in left.columns))
     yield Equivalent(shown, (m.derive(Join("inner", m.op.condition), left, right).number,))

@@ -69,6 +69,7 @@ Expr: TypeAlias = Col | Handle | Timed | Lit | Fn | Cast | Evaluate
 ONE = Lit(1, "long")
 ZERO = Lit(0, "long")
 TRUE = Lit(True, "boolean")
+FALSE = Lit(False, "boolean")
 
 
 def fn(name: str, *args: Expr) -> Fn:

@@ -236,6 +236,14 @@ class Match(Generic[Matched]):
         of_left = safe or join.kind not in {"inner", "semi"}
         return Side(left, near_keys, of_left), Side(right, far_keys, safe or join.kind == "full")
 
+    def is_unique(self: Match[Join], side: Side) -> bool:
+        """True if a row of the other side meets at most one row of this one: the equalities bind a key of it.
+
+        A key by Spark's own grouping suffices, as equalities compare alike.
+        """
+        bound = {e.id for _, e in side.named if isinstance(e, Col)}
+        return any(key and key <= bound for key in side.relation.keys)
+
     def read(self, *exprs: Expr) -> frozenset[int]:
         """The columns that expressions read."""
         return frozenset[int]().union(*map(self.query.columns_of, exprs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tidemill.plan.expr import Cast, Col, Expr, Lit, fn
+from tidemill.plan.expr import FALSE, Cast, Col, Expr, Lit, fn
 from tidemill.plan.ops import FromStart, Reach, ReachedWindow, SortKey
 from tidemill.search.lower.lowered import Blocks, Lowered, null_of
 from tidemill.wire import nodes
@@ -77,7 +77,7 @@ def _numbered(
         (
             *nodes.same((*keys, start)),
             *((number, zero), (rank, zero), (through, none), (named.value, null_of(kind))),
-            *((c, Lit(False, "boolean")) for c in since),
+            *((c, FALSE) for c in since),
         ),
         starts,
     )
@@ -111,7 +111,7 @@ def _both(blocks: Blocks, op: Reach, keys: Sequence[int], of: _Numbered, rows: W
     tied, itself = blocks.column("boolean", "tied"), blocks.column(kind, "start")
     ties: Expr = fn("not", fn("=", Col(of.number), Col(of.rank)))
     if bounds.whole != "in order":
-        ties = fn("and", _is_near(op, of.number), ties) if most else Lit(False, "boolean")
+        ties = fn("and", _is_near(op, of.number), ties) if most else FALSE
     calls = [(c, fn("max", fn("if", _is(of.number, n), Col(of.value), null_of(kind)))) for n, c in starts_at.items()]
     calls += [(itself, fn("max", Col(of.start))), (tied, fn("bool_or", ties))]
     found = [_Found.fresh(blocks, kind) for _ in of.since]
@@ -200,7 +200,7 @@ def _before(first: SortKey, start: Expr) -> Expr:
 
 def _is_null(first: SortKey) -> Expr:
     """That a row is NULL in the order, and before all others for that."""
-    return fn("isnull", first.expr) if first.nulls_first else Lit(False, "boolean")
+    return fn("isnull", first.expr) if first.nulls_first else FALSE
 
 
 def _is(column: int, number: int) -> Expr:
