@@ -114,6 +114,23 @@ class Extractor:
         self._choose()
         return take_back
 
+    def forgo(self, group: int) -> Callable[[], None]:
+        """Makes no run save this group for later ones.
+
+        Returns:
+            A function that rolls this back, valid as long as nothing was shared or staged since.
+        """
+        before = self._settling, self._gains, self._plain, self._best, self._chosen, self._made
+
+        def take_back() -> None:
+            self._settling, self._gains, self._plain, self._best, self._chosen, self._made = before
+
+        self._settling = self._settling.forgoing({group})
+        self._gains = Gains(self._memo, self._model, self._settling, self.runs)
+        self._plain = self._best = self._settling.settle({(g, 0): WrittenAt(rows) for g, rows in self._staged.items()})
+        self._choose()
+        return take_back
+
     def read_often(self, run: int) -> frozenset[Place]:
         """The places at a run that rules make for several readers at once: as parts of a tree they seldom pay."""
         groups = (g.number for g in self._memo.live_groups() if any(isinstance(e.op, Reach) for e in g.expressions))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
@@ -150,6 +151,12 @@ class SettlingProblem:
     def is_savable(self, group: int) -> bool:
         """True if a run may save the group for later runs."""
         return self._savable(group)
+
+    def forgoing(self, groups: Collection[int]) -> SettlingProblem:
+        """The same problem, but no run saves these groups for later ones."""
+        problem, savable = copy(self), self._savable
+        problem._savable = lambda group: group not in groups and savable(group)
+        return problem
 
     @property
     def leaves(self) -> list[Place]:

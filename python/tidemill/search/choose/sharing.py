@@ -109,6 +109,30 @@ def _improved(
     return best
 
 
+def _forgone(best: Shared, demands: Sequence[int], run: int, limit: TimeLimit | None) -> Shared:
+    """Improves a plan by not saving for later runs what does not pay.
+
+    A tree counts what a later run computes once for each reader; a plan, in which they share it, counts it once.
+    """
+    extractor = best.extractor
+    open_ = {p.group: p.choice.saving for p in best.plan if p.choice.saved is not None}
+    refused: set[int] = set()
+    while (saved := open_.keys() - refused) and not (limit is not None and limit.over()):
+        chosen = max(saved, key=lambda group: (open_[group], group))
+        take_back = extractor.forgo(chosen)
+        tried = _evaluated(extractor, demands, run)
+        costs = f"{extractor.name(chosen)} not saved: {as_text(tried.cost[0])}, before {as_text(best.cost[0])}"
+        refused.add(chosen)
+        if tried.cost[0] < best.cost[0]:
+            extractor.emit("kept", "", chosen, costs)
+            best = tried
+            open_ = {p.group: p.choice.saving for p in best.plan if p.choice.saved is not None}
+        else:
+            extractor.emit("dropped", "", chosen, costs)
+            take_back()
+    return best
+
+
 def cheapest(
     extractor: Extractor, starts: Sequence[Start], demands: Sequence[int], run: int, limit: TimeLimit | None = None
 ) -> Shared:
@@ -136,7 +160,8 @@ def cheapest(
             extractor.emit("dropped", "", run, f"{begins}, too far from it")
             continue
         extractor.emit("best", "", run, begins)
-        best = min(best, _improved(tree, demands, run, limit), key=lambda found: found.cost)
+        found = _forgone(_improved(tree, demands, run, limit), demands, run, limit)
+        best = min(best, found, key=lambda found: found.cost)
     return best
 
 
