@@ -13,7 +13,7 @@ from tidemill.rule.rule import rule
 
 @rule(Join, kind={"anti", "existence", "left", "full"})
 def unique_partner(m: Match[Join]) -> Iterator[Result]:
-    """Where a row meets at most one row of the other side, its answer changes with that row, whatever else it meets.
+    """The answer for a row that meets at most one row of the other side changes with that row alone.
 
     Matches:  f(L, R) on l = r and ..., f an anti, existence, left or full join, r a key of R (full: l one of L, too)
     Yields:   delta = f(dL, R.old)  +  what J = L.new |x| dR changes, J_l its columns of L:
@@ -47,7 +47,7 @@ def unique_partner(m: Match[Join]) -> Iterator[Result]:
 
 
 def _answers(m: Match[Join], left: Side, right: Side) -> Iterator[Built]:
-    """What the changed rows of the right side change for the rows of the left one."""
+    """The change of the answers for rows of the left side, by changed rows of the right one."""
     pairs = _pairs(m, left.relation.new, right)
     match m.op.kind:
         case "anti":

@@ -42,6 +42,7 @@ def test_a_change_that_picks_the_old_values_is_computed_once() -> None:
         assert "affected" in plan.methods
         assert sum(scans(step.plan, 1) for step in plan.steps) == 1, kept
 
+
 LATE = """\
 source 0 lines [k: long, s: long, due: date, came: date] rows=60000000
 project [#0]
