@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import assert_never
 
 from tidemill.cost.costing import (
-    BROADCAST_ROWS,
     FEW_ROWS,
     PAGE_ROWS,
     RESULT_PAGE_ROWS,
@@ -23,6 +22,7 @@ from tidemill.cost.costing import (
     OperatorWork,
     Read,
     RowCount,
+    few_changed,
     is_broadcast,
 )
 from tidemill.memo.memo import Memo
@@ -178,16 +178,16 @@ class DefaultCostModel:
             case Merge(partial, state):
                 width = len(partial.keys) + len(partial.calls)
                 if state:
-                    return self._merging(total, facts.segments(state), output, width)
-                return self._adding(total, reads, output, width)
+                    return self._merging(total, facts.segments(state), output, len(partial.keys), width)
+                return self._adding(total, reads, output, len(partial.keys), width)
             case Combine(partial) | Gather(partial) | Answer(partial):
                 return self._grouping(total, output, len(partial.keys) + len(partial.calls))
             case Keys(columns):
                 return self._grouping(total, output, len(columns[0]))
             case Net(columns, state) if state:
-                return self._merging(total, facts.segments(state), output, len(columns))
+                return self._merging(total, facts.segments(state), output, len(columns), len(columns))
             case Net(columns):
-                return self._adding(total, reads, max(output, total), len(columns))
+                return self._adding(total, reads, max(output, total), len(columns), len(columns))
             case Window(columns=columns):
                 return CpuMs(self._grouping(total, total, len(columns)) + self._framing(op, inputs[0], facts))
             case ReachedWindow(window):
@@ -261,16 +261,16 @@ class DefaultCostModel:
             self.exchange + rows * (self.hash + columns * self.cell) + groups * (self.shuffle + columns * self.cell)
         )
 
-    def _merging(self, rows: float, changed: float, groups: float, columns: int) -> CpuMs:
+    def _merging(self, rows: float, changed: float, groups: float, keys: int, columns: int) -> CpuMs:
         """Milliseconds to add the changed rows to a base with one row per key; the other rows pass through."""
-        if changed > BROADCAST_ROWS:
+        if not few_changed(rows, changed, keys):
             return self._grouping(rows, groups, columns)
         return CpuMs(rows * (self.kept + 2 * columns * self.probe) + self._grouping(2 * changed, changed, columns))
 
-    def _adding(self, rows: float, reads: Sequence[Read], groups: float, columns: int) -> CpuMs:
+    def _adding(self, rows: float, reads: Sequence[Read], groups: float, keys: int, columns: int) -> CpuMs:
         """Milliseconds to add other rows to those of a state while its pieces are merged."""
         changed = rows - max(read.from_base for read in reads)
-        if changed == rows or changed > BROADCAST_ROWS:
+        if changed == rows or not few_changed(rows, changed, keys):
             return self._grouping(rows, groups, columns)
         return self._grouping(2 * changed, changed, columns)
 

@@ -196,3 +196,22 @@ def test_plans_drawn_by_chance_use_them(monkeypatch: pytest.MonkeyPatch) -> None
         for seed in range(6):
             maintained(VIEWS[name], Mode(prefer="affected", shake=seed), seed, 3)
     assert {"KeyFilter", "Join", "Aggregate", "Less"} <= used.keys()
+
+
+@pytest.mark.parametrize(("keys", "inserts", "looked_for"), [(1, 9e5, True), (1, 6e6, False), (8, 9e5, False)])
+def test_narrow_keys_of_many_rows_are_looked_for_in_a_state(keys: int, inserts: float, looked_for: bool) -> None:
+    """More rows than are broadcast whatever their width: only narrow keys, and only a small part of the groups."""
+    columns = [f"c{n}: long" for n in range(keys)]
+    grouped = ", ".join(f"#{n + 20} := #{n}" for n in range(keys))
+    scanned = ", ".join(f"#{n} := c{n}" for n in range(keys))
+    text = f"source 0 t [{', '.join(columns)}, x: long] rows=60000000\n" + plan(
+        f"aggregate keys=[{grouped}] calls=[#40 := sum(#19)]", f"scan 0 [{scanned}, #19 := x]"
+    )
+    change = SourceChange(True, True, rows=6e7, inserts=inserts, deletes=0.0, direct=True)
+    request = PlanRequest(parse_query(text), "STRICT", {0: change}, frozenset(), False, None, rows=15e6)
+    (kept,) = (s.name for s in plan_run(replace(request, first=True, full_reason="FIRST", rows=None)).states)
+    pieces = {kept: [Piece(1, 15_000_000, 240_000_000, 1)]}
+    found = plan_run(replace(request, states=frozenset({kept}), pieces=pieces))
+    every = [node for step in found.steps for node, _ in nodes(step.plan)]
+    assert any(node["op"] == "state" for node in every)
+    assert any(node.get("kind") == "semi" for node in every) is looked_for

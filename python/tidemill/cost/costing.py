@@ -27,6 +27,10 @@ BROADCAST_ROWS = 500_000
 width."""
 BROADCAST_BYTES = 64 * 2**20
 """Largest estimated number of bytes for which more rows are: a driver of a gigabyte builds that."""
+KEY_BYTES = 16
+"""Bytes that a column of a key is taken to have."""
+SMALL_PART = 4
+"""Least number of rows for each of more keys that are broadcast: for fewer, bringing all together costs no more."""
 LOOKED_UP_KEYS = 500
 """Largest number of keys for a look-up in an ordered state; with more keys, nearly every page has one of them."""
 PAGE_ROWS = 1_000
@@ -52,9 +56,23 @@ def is_broadcast(rows: float, row_bytes: float) -> bool:
     return rows <= BROADCAST_ROWS or rows * row_bytes <= BROADCAST_BYTES
 
 
-def few_touched(rows: float, changed: float) -> bool:
+def few_changed(rows: float, changed: float, columns: int) -> bool:
+    """True if the keys of rows that are added to others can be broadcast: they are few, or a small and narrow part.
+
+    `columns`: of a key.
+
+    >>> few_changed(2e6, 500_000, columns=9), few_changed(15e6, 600_000, columns=1)
+    (True, True)
+    >>> few_changed(15e6, 600_000, columns=9), few_changed(2e6, 600_000, columns=1)
+    (False, False)
+    """
+    narrow = changed * columns * KEY_BYTES <= BROADCAST_BYTES
+    return changed <= BROADCAST_ROWS or (narrow and changed * SMALL_PART <= rows)
+
+
+def few_touched(rows: float, changed: float, columns: int) -> bool:
     """True if the touched keys are worth finding first: the state is large, and few rows were added."""
-    return rows >= TOUCHED_FROM_ROWS and changed <= BROADCAST_ROWS
+    return rows >= TOUCHED_FROM_ROWS and few_changed(rows, changed, columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -268,10 +268,10 @@ class Extractor:
         """The places that a place reads once more: changes whose keys pick rows that the same changes then meet."""
         choice = self.chosen(node)
         match choice.expression.op if choice is not None and choice.expression is not None else None:
-            case FinalChange():
+            case FinalChange(partial):
                 old, change = self.below(node)
-                rows = [self._best[place].rows for _, place in (old, change)]
-                return [change] if few_touched(*rows) else []
+                before, changed = (self._best[place].rows for _, place in (old, change))
+                return [change] if few_touched(before, changed, len(partial.keys)) else []
             case JoinChange(picked=picked) as op:
                 changes = [(i, of[1]) for i, (_, of) in enumerate(op.sides(self.below(node))) if len(of) > 1]
                 return [change for one in picked for i, change in changes if i != one]

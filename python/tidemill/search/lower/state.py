@@ -40,7 +40,7 @@ def touched(choices: Choices, e: Expression) -> Touched | None:
     if leaf is None or not isinstance(leaf.op, StateScan):
         return None
     changed = choices.segments(leaf.op.name) + sum(map(choices.rows, found.others))
-    return found if few_touched(choices.rows(found.scan), changed) else None
+    return found if few_touched(choices.rows(found.scan), changed, len(found.keys)) else None
 
 
 def _read(choices: Choices, e: Expression) -> Touched | None:

@@ -124,7 +124,7 @@ class Lowerer:
         match e.op:
             case FinalChange(partial):
                 old, change = e.inputs
-                few = few_touched(self._choices.rows(old), self._choices.rows(change))
+                few = few_touched(self._choices.rows(old), self._choices.rows(change), len(partial.keys))
                 return self._attribute.final_change(partial, self._unmerged(old), self.group(change), few=few)
             case LookUp():
                 return self._look_up(e.op, e.inputs[0])
