@@ -27,8 +27,8 @@ BROADCAST_ROWS = 500_000
 width."""
 BROADCAST_BYTES = 64 * 2**20
 """Largest estimated number of bytes for which more rows are: a driver of a gigabyte builds that."""
-KEY_BYTES = 16
-"""Bytes that a column of a key is taken to have."""
+KEY_BYTES = 32
+"""Bytes that a column of a key is taken to have, with its part of a hash table."""
 SMALL_PART = 4
 """Least number of rows for each of more keys that are broadcast: for fewer, bringing all together costs no more."""
 LOOKED_UP_KEYS = 500
