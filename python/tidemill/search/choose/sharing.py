@@ -76,7 +76,7 @@ class Start:
 
 def share(extractor: Extractor, demands: Sequence[int], run: int, limit: TimeLimit | None = None) -> Shared:
     """The cheapest plan for these groups at a run that greedy sharing leads to, within the limit."""
-    return _improved(_evaluated(extractor, demands, run), demands, run, limit)
+    return _forgone(_improved(_evaluated(extractor, demands, run), demands, run, limit), demands, run, limit)
 
 
 def _improved(
@@ -162,7 +162,7 @@ def cheapest(
         extractor.emit("best", "", run, begins)
         found = _forgone(_improved(tree, demands, run, limit), demands, run, limit)
         best = min(best, found, key=lambda found: found.cost)
-    return best
+    return _forgone(best, demands, run, limit)
 
 
 def _evaluated(extractor: Extractor, demands: Sequence[int], run: int) -> Shared:

@@ -91,7 +91,9 @@ def wanted_states(planning: Planning, there: Collection[str] | None = None) -> W
         return Wanted(choice=Choice(made_for))
     scenarios, sizes = question.scenarios, question.sizes
     found = worth_keeping(scenarios, question.prices, question.room, planning.budget)
-    names = without_unread(scenarios, found.names)
+    # Where arrivals at the query's operators are counted, those at others are no cost that a state could save.
+    counts = planning.model.counted(()) is not None
+    names = without_unread(scenarios, found.names & _of_the_query(scenarios[0].space) if counts else found.names)
     worth = {name: replace(sizes[name], gain=gain) for name, gain in found.gains.items() if name in sizes}
     choice = Choice(made_for, worth, found.curve)
     return Wanted(names, worth_ordering(scenarios, names, planning.model), choice)
@@ -110,6 +112,16 @@ def asked(planning: Planning, there: Collection[str] | None = None) -> Question 
     prices = Prices(partial(_making, planning, space, there, step=step), step, anew, request.settings.last_first)
     room = Room({name: worth.bytes for name, worth in sizes.items()}, request.budget)
     return Question(scenarios, prices, room, sizes)
+
+
+def _of_the_query(space: Space) -> frozenset[str]:
+    """The candidates that are outputs of the query's own operators, or their parts."""
+    own, open_ = set[int](), [space.root]
+    while open_:
+        relation = open_.pop()
+        own.add(relation)
+        open_ += space.memo.tvrs[relation].expressions[0][1]
+    return frozenset(c.name for c in space.candidates if c.tvr in own)
 
 
 def unread_states(planning: Planning, kept: Collection[str]) -> frozenset[str]:
