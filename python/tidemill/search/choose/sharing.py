@@ -76,7 +76,7 @@ class Start:
 
 def share(extractor: Extractor, demands: Sequence[int], run: int, limit: TimeLimit | None = None) -> Shared:
     """The cheapest plan for these groups at a run that greedy sharing leads to, within the limit."""
-    return _forgone(_improved(_evaluated(extractor, demands, run), demands, run, limit), demands, run, limit)
+    return _improved(_evaluated(extractor, demands, run), demands, run, limit)
 
 
 def _improved(

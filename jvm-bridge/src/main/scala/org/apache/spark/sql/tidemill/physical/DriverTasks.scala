@@ -11,7 +11,8 @@ import org.apache.spark.memory.{MemoryMode, TaskMemoryManager}
 import org.apache.spark.rdd.{EmptyRDD, RDD}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression
-import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.catalyst.expressions.aggregate.TypedImperativeAggregate
+import org.apache.spark.sql.execution.{CollectMetricsExec, SparkPlan}
 import org.apache.spark.sql.execution.adaptive.{AdaptiveSparkPlanExec, AdaptiveSparkPlanHelper}
 
 /**
@@ -36,7 +37,7 @@ object DriverTasks extends AdaptiveSparkPlanHelper {
   /** What `task` makes of each partition of rows that `plan` gives, by a job or without one. */
   def run[T: ClassTag](
       plan: SparkPlan, rows: RDD[InternalRow], task: (TaskContext, Iterator[InternalRow]) => T): Seq[T] =
-    if (isShared(plan) || callsPython(plan) || !inMemory(rows).exists(_ <= Most)) {
+    if (isShared(plan) || callsPython(plan) || sendsObjects(plan) || !inMemory(rows).exists(_ <= Most)) {
       rows.sparkContext.runJob(rows, task).toSeq
     } else here(rows, task)
 
@@ -49,6 +50,13 @@ object DriverTasks extends AdaptiveSparkPlanHelper {
   /** Only executors are sure to have what the functions of a user in Python need. */
   private def callsPython(plan: SparkPlan): Boolean =
     exists(plan)(_.expressions.exists(_.exists(_.isInstanceOf[PythonFuncExpression])))
+
+  /** What is observed by an aggregate over objects arrives at the driver as bytes, and only a job makes these. */
+  private def sendsObjects(plan: SparkPlan): Boolean = exists(plan) {
+    case observed: CollectMetricsExec =>
+      observed.metricExpressions.exists(_.exists(_.isInstanceOf[TypedImperativeAggregate[_]]))
+    case _ => false
+  }
 
   /** The number of rows in memory that these are made of; None if something else is read or moved. */
   private def inMemory(rows: RDD[_]): Option[Long] = rows match {
