@@ -162,9 +162,17 @@ def test_one_file(call: Call, pairs: Document, tmp_path: Path) -> None:
     assert len(write(call, pairs, pairs["root"], tmp_path / "one", [[0, "k"]], files=1)["files"]) == 1
 
 
-@pytest.mark.parametrize(("text", "jobs"), [(PAIRS, 0), ("SELECT id AS k, id * 7 + 7 AS v FROM range(4)", 1)])
+HALF = "SELECT k, v FROM VALUES (1, {}), (1, {}) AS t(k, v) LEFT JOIN VALUES (1) AS u(k) USING (k)"
+TWO_TASKS = f"{HALF.format(7, 14)} UNION ALL {HALF.format(21, 28)}"
+
+
+@pytest.mark.parametrize(
+    ("text", "jobs"),
+    [(PAIRS, 0), (TWO_TASKS, 1), ("SELECT id AS k, id * 7 + 7 AS v FROM range(4)", 1)],
+    ids=["one task", "two tasks", "a job"],
+)
 def test_observe(call: Call, text: str, jobs: int, tmp_path: Path) -> None:
-    """In the driver, and by a job."""
+    """In the driver, and by a job: also of few rows, where two tasks observe objects."""
     document = analyze(call, text)
     (_, v) = [column for column, _ in document["output"]]
     metrics = [

@@ -37,7 +37,7 @@ object DriverTasks extends AdaptiveSparkPlanHelper {
   /** What `task` makes of each partition of rows that `plan` gives, by a job or without one. */
   def run[T: ClassTag](
       plan: SparkPlan, rows: RDD[InternalRow], task: (TaskContext, Iterator[InternalRow]) => T): Seq[T] =
-    if (isShared(plan) || callsPython(plan) || sendsObjects(plan) || !inMemory(rows).exists(_ <= Most)) {
+    if (isShared(plan) || callsPython(plan) || addsUpObjects(plan, rows) || !inMemory(rows).exists(_ <= Most)) {
       rows.sparkContext.runJob(rows, task).toSeq
     } else here(rows, task)
 
@@ -51,8 +51,8 @@ object DriverTasks extends AdaptiveSparkPlanHelper {
   private def callsPython(plan: SparkPlan): Boolean =
     exists(plan)(_.expressions.exists(_.exists(_.isInstanceOf[PythonFuncExpression])))
 
-  /** What is observed by an aggregate over objects arrives at the driver as bytes, and only a job makes these. */
-  private def sendsObjects(plan: SparkPlan): Boolean = exists(plan) {
+  /** Spark adds up what several tasks observe. Of objects it expects the bytes that only a job makes of them. */
+  private def addsUpObjects(plan: SparkPlan, rows: RDD[_]): Boolean = rows.getNumPartitions > 1 && exists(plan) {
     case observed: CollectMetricsExec =>
       observed.metricExpressions.exists(_.exists(_.isInstanceOf[TypedImperativeAggregate[_]]))
     case _ => false
