@@ -31,7 +31,9 @@ def unique_partner(m: Match[Join]) -> Iterator[Result]:
     condition, columns = m.op.condition, m.relation.columns
     left, right = m.sides()
     of_left, of_right = left.relation, right.relation
-    if not m.relation.props.reproducible or not m.is_unique(right) or (m.op.kind == "full" and not m.is_unique(left)):
+    if not m.relation.props.reproducible or set(of_left.columns) & set(of_right.columns):
+        return
+    if not m.is_unique(right) or (m.op.kind == "full" and not m.is_unique(left)):
         return
 
     terms: list[Built] = []

@@ -58,11 +58,11 @@ def test_a_view_is_its_query_whatever_changes(name: str, keep: float) -> None:
         dice = random.Random(seed)
         mode = Mode(policy="STRICT", off=OTHERS, keep=keep, ordered=seed == 2)
         view = View(SOURCES + VIEWS[name], {n: table(dice, 6) for n in range(3)}, mode, seed=seed)
-        for source in (0, 1, 1, 0):
+        for source in [n for n in (0, 1, 1, 0) if f"scan {n} " in VIEWS[name]]:
             gone = [(row, -1) for row in view.tables[source][:1]]
             found = view.refresh({source: [(record(dice), 1), (record(dice), 1), *gone]})
             rules = {used.expression.rule for used in found.explanation.used}
-            assert "unique_partner" in rules or not rules, name
+            assert "unique_partner" in rules, name
         for _ in range(3):
             view.refresh(changes(dice, view))
 
