@@ -66,8 +66,7 @@ def few_changed(rows: float, changed: float, columns: int) -> bool:
     >>> few_changed(15e6, 600_000, columns=9), few_changed(2e6, 600_000, columns=1)
     (False, False)
     """
-    narrow = changed * columns * KEY_BYTES <= BROADCAST_BYTES
-    return changed <= BROADCAST_ROWS or (narrow and changed * SMALL_PART <= rows)
+    return is_broadcast(changed, columns * KEY_BYTES) and (changed <= BROADCAST_ROWS or changed * SMALL_PART <= rows)
 
 
 def few_touched(rows: float, changed: float, columns: int) -> bool:

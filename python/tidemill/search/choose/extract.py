@@ -120,13 +120,13 @@ class Extractor:
         Returns:
             A function that rolls this back, valid as long as nothing was shared or staged since.
         """
-        before = self._settling, self._gains, self._plain, self._best, self._chosen, self._made
+        settling = self._settling
+        before = settling.forgone, self._plain, self._best, self._chosen, self._made
 
         def take_back() -> None:
-            self._settling, self._gains, self._plain, self._best, self._chosen, self._made = before
+            settling.forgone, self._plain, self._best, self._chosen, self._made = before
 
-        self._settling = self._settling.forgoing({group})
-        self._gains = Gains(self._memo, self._model, self._settling, self.runs)
+        settling.forgone |= {group}
         self._plain = self._best = self._settling.settle({(g, 0): WrittenAt(rows) for g, rows in self._staged.items()})
         self._choose()
         return take_back

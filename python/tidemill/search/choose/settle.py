@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
@@ -116,6 +115,8 @@ class SettlingProblem:
         self._facts = facts
         self._runs = runs
         self._savable = savable
+        self.forgone: frozenset[int] = frozenset()
+        """The groups that no run saves all the same."""
         self._handling = handling
         self._bytes: dict[int, int] = {}
         self.ways = list(self._allowed(ways, allowed, prefer))
@@ -150,13 +151,7 @@ class SettlingProblem:
 
     def is_savable(self, group: int) -> bool:
         """True if a run may save the group for later runs."""
-        return self._savable(group)
-
-    def forgoing(self, groups: Collection[int]) -> SettlingProblem:
-        """The same problem, but no run saves these groups for later ones."""
-        problem, savable = copy(self), self._savable
-        problem._savable = lambda group: group not in groups and savable(group)
-        return problem
+        return group not in self.forgone and self._savable(group)
 
     @property
     def leaves(self) -> list[Place]:
@@ -175,7 +170,7 @@ class SettlingProblem:
         while todo:
             group, run = todo.pop()
             upper = {(self.ways[number].group, run) for number in self.readers[group]}
-            if self._savable(group):
+            if self.is_savable(group):
                 upper.update((group, later) for later in range(run + 1, len(self._runs)))
             todo += upper - seen
             seen |= upper
@@ -192,7 +187,7 @@ class SettlingProblem:
             for way in self.ways_of[group]:
                 if self.is_open(way, run, there.found):
                     yield self.choice(way, run, there)
-        if self._savable(group):
+        if self.is_savable(group):
             for earlier in range(run):
                 choice = there.found.get((group, earlier))
                 if choice is not None and choice.saved is None:
@@ -201,7 +196,7 @@ class SettlingProblem:
     def loaded(self, place: Place, choice: Choice, *, written: bool) -> Iterator[tuple[Place, Choice]]:
         """The choices of later runs that load what this run computes or has written."""
         group, run = place
-        if choice.saved is None and self._savable(group):
+        if choice.saved is None and self.is_savable(group):
             for later in range(run + 1, len(self._runs)):
                 yield (group, later), self._loaded(choice, run, later, written=written)
 

@@ -162,7 +162,7 @@ def cheapest(
         extractor.emit("best", "", run, begins)
         found = _forgone(_improved(tree, demands, run, limit), demands, run, limit)
         best = min(best, found, key=lambda found: found.cost)
-    return _forgone(best, demands, run, limit)
+    return _forgone(best, demands, run, limit) if best.extractor is extractor else best
 
 
 def _evaluated(extractor: Extractor, demands: Sequence[int], run: int) -> Shared:

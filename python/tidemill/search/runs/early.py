@@ -15,15 +15,15 @@ from itertools import combinations
 from tidemill.search.choose.allowed import Allowed
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.choose.planned_run import PlannedRun
-from tidemill.search.choose.sharing import Start, share
+from tidemill.search.choose.sharing import share
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan, PlannedPoint
 from tidemill.search.runs.task import PlanningTask
 from tidemill.search.space.seed import (
-    CORE,
     DELTAS,
     RECOMPUTE,
     Candidate,
     advance,
+    alone_with,
     answered_from_sources,
     base,
     methods_of,
@@ -73,14 +73,14 @@ def early(task: PlanningTask) -> ExplainedPlan:
     space = task.space(steps, task.kept(content=not request.first), [p.changes for p in points])
     needs = _needs(task, space, space.now + due)
     choices = _Choices(task, space, needs, due)
-    preferred = request.settings.prefer
-    packs = task.seeds(space)
+    preferred, packs = request.settings.prefer, task.seeds(space)
+    best = choices.extractor(prefer=preferred)
+    alone = (
+        task.alone(space, pack, best, partial(choices.extractor, alone_with(pack), pack))
+        for pack in (packs if preferred is None else (preferred,))
+    )
     chosen = task.cheapest(
-        lambda prefer: choices.extractor(prefer=prefer or preferred),
-        packs,
-        needs.demands,
-        due,
-        map(choices.alone, packs if preferred is None else (preferred,)),
+        lambda prefer: best if prefer is None else choices.extractor(prefer=prefer), packs, needs.demands, due, alone
     )
     saved = worth_saving(chosen.extractor, needs.demands, {*needs.parts, *({needs.held} & needs.savable.keys())})
     run = task.assembly(space, chosen.extractor)
@@ -160,28 +160,19 @@ class _Choices:
             space.memo, self.task.model, space.facts, allowed, prefer, self._runs, savable, written, copies, space.ways
         )
 
-    def alone(self, pack: str) -> Start:
-        """A pack's own choices, beside the free ones: what others add to a tree may cost more in a plan."""
-        return Start(lambda: self.extractor(_alone_with(pack), pack), name=f"{pack} alone")
-
     def rivals(self) -> list[Alternative]:
         """The best plan of each pack."""
         alternatives: list[Alternative] = []
         demands, space = self.needs.demands, self.space
         for pack in self.task.able(space):
             wanted = demands if pack != RECOMPUTE else demands[-1:]  # it keeps no states
-            best = share(self.extractor(_alone_with(pack), pack), wanted, self.due)
+            best = share(self.extractor(alone_with(pack), pack), wanted, self.due)
             chosen = [(p.group, p.choice.expression) for p in best.plan if p.choice.expression]
             methods = set(methods_of(space.memo, chosen))
             methods |= {RECOMPUTE} if pack == RECOMPUTE else set()
             if pack in methods and best.costs:
                 alternatives.append(Alternative(pack, tuple(sorted(methods)), tuple(best.costs)))
         return alternatives
-
-
-def _alone_with(pack: str) -> set[str]:
-    """The packs of a pack's own plans: `delta` and `recompute` come with any other."""
-    return {CORE, pack, RECOMPUTE} | ({DELTAS} if pack != RECOMPUTE else set())
 
 
 def worth_saving(extractor: Extractor, demands: Sequence[int], possible: Collection[int]) -> Collection[int]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from tidemill.errors import TidemillError
 from tidemill.plan.change import SourceChange
 from tidemill.search.choose.extract import Extractor
-from tidemill.search.choose.planned import Planned
 from tidemill.search.choose.sharing import Start, share
 from tidemill.search.contract.choice import Choice
 from tidemill.search.contract.past import Methods
@@ -20,7 +20,7 @@ from tidemill.search.runs.assembly import Assembly
 from tidemill.search.runs.explanation import Alternative, ExplainedPlan
 from tidemill.search.runs.inspect import unable
 from tidemill.search.runs.task import PlanningTask
-from tidemill.search.space.seed import CORE, DELTAS, RECOMPUTE, base, owed_to
+from tidemill.search.space.seed import RECOMPUTE, alone_with, base
 from tidemill.search.space.space import NONE_FOLLOWED, Followed, Kept, Space
 
 
@@ -269,7 +269,7 @@ class IncrementalPlanner:
             others = [
                 Start(lambda: make(RECOMPUTE, followed), name=f"{RECOMPUTE} preferred"),
                 Start(lambda: self.task.without_recompute(space, followed), name=f"without {RECOMPUTE}"),
-                *(self._alone(space, pack, followed, best) for pack in packs),
+                *(self.task.alone(space, pack, best, partial(self._own, space, pack, followed)) for pack in packs),
             ]
             extractor = self.task.cheapest(
                 lambda prefer: make(prefer, followed), packs, demands, 0, others if seeds else []
@@ -291,18 +291,9 @@ class IncrementalPlanner:
         chosen = self.chosen if all(made) and len(kept) == len(follow) else Choice()
         return run.plan("INCREMENTAL", self.lost, lambda: self._alternatives(space), self.task.own_point, chosen=chosen)
 
-    def _alone(self, space: Space, pack: str, followed: Followed, best: Extractor) -> Start:
-        """A pack's own choices, beside the free ones."""
-
-        def takes(plan: Sequence[Planned]) -> bool:
-            owed = (owed_to(space.memo, p.group, p.choice.expression) for p in plan if p.choice.expression is not None)
-            return best.prefers(pack, plan) and _alone_with(pack).issuperset(owed)
-
-        return Start(lambda: self._own(space, pack, followed), takes, f"{pack} alone")
-
     def _own(self, space: Space, pack: str, followed: Followed) -> Extractor:
         """The choices with a preferred pack, on top of `delta` or `recompute`."""
-        return self.task.extractor(space, pack, packs=_alone_with(pack), followed=followed)
+        return self.task.extractor(space, pack, packs=alone_with(pack), followed=followed)
 
     def _share(self, run: Assembly, extractor: Extractor, groups: Iterable[int]) -> None:
         """Writes what the plans of these groups read several times, for all groups that something computes."""
@@ -328,10 +319,6 @@ class IncrementalPlanner:
             return self._change(space, lambda _, followed: self._own(space, pack, followed))
 
         return {pack: best(pack) for pack in self.task.able(space) if pack != RECOMPUTE}
-
-
-def _alone_with(pack: str) -> frozenset[str]:
-    return frozenset({CORE, pack, DELTAS, RECOMPUTE})
 
 
 def _from_the_past(plan: ExplainedPlan) -> bool:

@@ -30,7 +30,7 @@ from tidemill.search.keep.wanted import unread_states, wanted_states
 from tidemill.search.runs.applying import handling
 from tidemill.search.runs.assembly import Assembly
 from tidemill.search.runs.explanation import PlannedPoint, SearchStats
-from tidemill.search.space.seed import RECOMPUTE, Candidate, answered_from_sources
+from tidemill.search.space.seed import RECOMPUTE, Candidate, alone_with, answered_from_sources, owed_to
 from tidemill.search.space.space import NONE_FOLLOWED, Followed, Kept, Space, SpaceRequest, explore_space
 
 
@@ -179,6 +179,15 @@ class PlanningTask:
         best = cheapest(extractor, (*starts, *others), demands, run, limit)
         self._cut_off |= limit.cut_off
         return best
+
+    def alone(self, space: Space, pack: str, best: Extractor, make: Callable[[], Extractor]) -> Start:
+        """A pack's own choices, which `make` makes, as a start beside the `best` ones of all packs."""
+
+        def takes(plan: Sequence[Planned]) -> bool:
+            owed = (owed_to(space.memo, p.group, p.choice.expression) for p in plan if p.choice.expression is not None)
+            return best.prefers(pack, plan) and alone_with(pack).issuperset(owed)
+
+        return Start(make, takes, f"{pack} alone")
 
     def assembly(self, space: Space, extractor: Extractor) -> Assembly:
         """An assembly of the run's steps, without any step yet."""

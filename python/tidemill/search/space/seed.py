@@ -202,6 +202,11 @@ def owed_to(memo: Memo, group: int, e: Expression) -> str:
     return e.pack if memo.group(group).about is not None else CORE
 
 
+def alone_with(pack: str) -> frozenset[str]:
+    """The packs of a pack's own plans: `delta` and `recompute` come with any other."""
+    return frozenset({CORE, pack, RECOMPUTE} | ({DELTAS} if pack != RECOMPUTE else set()))
+
+
 def methods_of(memo: Memo, chosen: Iterable[tuple[int, Expression]]) -> list[str]:
     """The packs that the choices of a plan, given with their groups, count for."""
     return sorted({owed_to(memo, group, e) for group, e in chosen} - {CORE})
