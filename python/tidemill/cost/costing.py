@@ -30,7 +30,8 @@ BROADCAST_BYTES = 64 * 2**20
 KEY_BYTES = 32
 """Bytes that a column of a key is taken to have, with its part of a hash table."""
 SMALL_PART = 4
-"""Least number of rows for each of more keys that are broadcast: for fewer, bringing all together costs no more."""
+"""Least number of rows for each of more keys that are looked for. By the shipped constants that costs two thirds of
+bringing all rows together then, and as much with half as many rows."""
 LOOKED_UP_KEYS = 500
 """Largest number of keys for a look-up in an ordered state; with more keys, nearly every page has one of them."""
 PAGE_ROWS = 1_000

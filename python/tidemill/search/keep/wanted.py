@@ -91,7 +91,7 @@ def wanted_states(planning: Planning, there: Collection[str] | None = None) -> W
         return Wanted(choice=Choice(made_for))
     scenarios, sizes = question.scenarios, question.sizes
     found = worth_keeping(scenarios, question.prices, question.room, planning.budget)
-    # Where arrivals at the query's operators are counted, those at others are no cost that a state could save.
+    # Where arrivals at the query's own operators are counted, a state of another operator saves nothing that counts.
     counts = planning.model.counted(()) is not None
     names = without_unread(scenarios, found.names & _of_the_query(scenarios[0].space) if counts else found.names)
     worth = {name: replace(sizes[name], gain=gain) for name, gain in found.gains.items() if name in sizes}
