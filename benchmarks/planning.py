@@ -83,8 +83,6 @@ def _change(rows: float, *, static: bool) -> SourceChange:
 def priced(plan: ExplainedPlan) -> float:
     """The estimated cost of all points of a plan; 0 if it leaves all to the last one, to be computed anew."""
     why = plan.explanation
-    if not why.costs:
-        return plan.estimated
     return sum(cost * point.price for cost, point in zip(why.costs, why.points, strict=True))
 
 

@@ -12,19 +12,21 @@ import pytest
 
 from cost_model.default import MODEL
 from tidemill.cost.guesses import RUNS_TO_EARN
+from tidemill.explain.document import document
 from tidemill.plan.change import SourceChange
 from tidemill.plan.ops import Scan
 from tidemill.rule.engine import Budget
 from tidemill.rule.registry import load_rules
 from tidemill.search.choose.extract import Extractor
 from tidemill.search.contract.choice import Choice, Circumstances
-from tidemill.search.contract.request import PlanRequest
+from tidemill.search.contract.request import PlanRequest, UpcomingPoint
 from tidemill.search.contract.stored import Piece
 from tidemill.search.keep import keeping, wanted
 from tidemill.search.keep.weighing import Prices, Room, Scenario, Weighed, run_cost
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.search.runs.task import PlanningTask
 from tidemill.search.service.planner import plan_run
+from tidemill.search.space.seed import RECOMPUTE
 from tidemill.search.space.space import Kept, SpaceRequest, explore_space, normal_query
 from tidemill.settings import PlannerSettings
 from tidemill.text.parser import parse_query
@@ -211,6 +213,35 @@ def test_a_state_that_likely_runs_read_stays_while_this_one_does_not() -> None:
     assert made
     found = run_of(text, kept=made, changed=(2,))
     assert {s.name for s in found.states} == made
+
+
+def early_run_of(text: str, kept: Collection[str], settings: PlannerSettings = UNHURRIED) -> ExplainedPlan:
+    """A run without output after changes of orders and lines, nearly free, before one with output after as many."""
+    request = request_of(text, kept=kept)
+    due = UpcomingPoint(1.0, True, request.sources, 2)
+    return plan_run(replace(request, settings=settings, price=0.01, ahead=(due,)))
+
+
+def test_states_of_what_does_not_change_leave_early_work_to_others() -> None:
+    """Customers stay as they are: their state needs no step, at any point, and the due run does not wait for one."""
+    text = QUERIES["some customers"]
+    space = run_of(text).explanation.space
+    still = {c.name for c in space.candidates if space.memo.tvrs[c.tvr].props.sources == {2}}
+    follow = {s.name for s in run_of(text).states} - still
+    alone, both = (early_run_of(text, kept) for kept in (follow, follow | still))
+    written = [{step.state for step in found.steps} for found in (alone, both)]
+    assert still
+    assert set() != written[0] == written[1] <= follow
+    assert [len(found.explanation.points) for found in (alone, both)] == [2, 2], "the due run is planned with it"
+
+
+def test_nothing_is_done_early_where_the_due_run_has_to_compute_all_anew() -> None:
+    only = replace(UNHURRIED, packs=frozenset({RECOMPUTE}))
+    found = early_run_of(QUERIES["some customers"], (), only)
+    shown = document(found, {})
+    assert (found.steps, found.estimated) == ((), 0.0)
+    assert "The run does nothing: no early work pays." in shown["summary"]
+    assert [point["steps"] for point in shown["points"]] == [[]]
 
 
 def test_a_state_is_brought_up_to_date_for_what_has_changed() -> None:

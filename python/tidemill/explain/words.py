@@ -24,6 +24,9 @@ def _work(run: ExplainedPlan) -> Iterator[str]:
         reason = f" ({run.reason})" if run.reason else ""
         yield f"The run computes the view from all rows of {_listed(sorted(_names(why))) or 'its constants'}{reason}."
         return
+    if run.kind == "PARTIAL" and not run.steps:
+        yield "The run does nothing: no early work pays."
+        return
     verb = "does early work and reads" if run.kind == "PARTIAL" else "reads"
     yield f"The run {verb} {_listed(list(_changes(why))) or 'no changes'}."
     touched = [f"about {_count(rows)} keys of {keys}" for keys, rows in _touched(why).items()]

@@ -63,7 +63,7 @@ class Needs:
 
 
 def early(task: PlanningTask) -> ExplainedPlan:
-    """The plan of a run without output."""
+    """The plan of a run without output; without steps if no early work pays."""
     request = task.request
     due = next((i for i, p in enumerate(request.ahead, 1) if p.output), len(request.ahead))
     points = request.ahead[:due]
@@ -75,14 +75,17 @@ def early(task: PlanningTask) -> ExplainedPlan:
     choices = _Choices(task, space, needs, due)
     preferred, packs = request.settings.prefer, task.seeds(space)
     best = choices.extractor(prefer=preferred)
+    demands = [group for group in needs.demands if best.best(group, due) is not None]
+    if needs.result not in demands:
+        demands = []  # the due run computes all anew
     alone = (
         task.alone(space, pack, best, partial(choices.extractor, alone_with(pack), pack))
         for pack in (packs if preferred is None else (preferred,))
     )
     chosen = task.cheapest(
-        lambda prefer: best if prefer is None else choices.extractor(prefer=prefer), packs, needs.demands, due, alone
+        lambda prefer: best if prefer is None else choices.extractor(prefer=prefer), packs, demands, due, alone
     )
-    saved = worth_saving(chosen.extractor, needs.demands, {*needs.parts, *({needs.held} & needs.savable.keys())})
+    saved = worth_saving(chosen.extractor, demands, {*needs.parts, *({needs.held} & needs.savable.keys())})
     run = task.assembly(space, chosen.extractor)
     run.once(sorted(saved))
     for group, candidate in needs.parts.items():
@@ -96,6 +99,8 @@ def early(task: PlanningTask) -> ExplainedPlan:
             run.leave(candidate)
     if needs.held in saved:
         run.hold(needs.held, "segment" if request.held else "base")
+    if not demands:
+        return run.plan("PARTIAL", None, choices.rivals, task.own_point)
     ahead = (PlannedPoint(p.number, p.price, p.output, p.changes) for p in points)
     return run.plan("PARTIAL", None, choices.rivals, (*task.own_point, *ahead), chosen)
 
@@ -118,7 +123,7 @@ def _needs(task: PlanningTask, space: Space, end: Time) -> Needs:
             parts.setdefault(base(memo, candidate, now), candidate)
             for moment in early:
                 savable[base(memo, candidate, moment)].append(candidate)
-        else:
+        elif memo.changed(candidate.tvr, Span(standing, end)):
             states.append((candidate.name, advance(memo, candidate, Span(standing, end))))
             if memo.changed(candidate.tvr, Span(standing, now)):
                 parts.setdefault(advance(memo, candidate, Span(standing, now)), candidate)
