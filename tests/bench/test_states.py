@@ -64,7 +64,7 @@ def test_a_cache_weighs_a_state_beside_those_that_it_holds() -> None:
 
 @pytest.fixture(scope="module")
 def case() -> Case:
-    return Case(request_of(QUERIES["some customers"]))
+    return Case(request_of(QUERIES["with lines"]))
 
 
 def candidates(case: Case) -> tuple[Space, tuple[Candidate, ...]]:

@@ -58,6 +58,7 @@ def test_without_java_nothing_is_built(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [sources]
 
 
+@pytest.mark.jvm
 def test_sources_with_their_jar_need_no_compiler(tmp_path: Path) -> None:
     """Here with the jar of this checkout, which is up to date."""
     sources = checkout(tmp_path / "sources")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import cache
 from itertools import combinations
 from textwrap import indent
-from unittest import mock
 
 import pytest
 
@@ -22,7 +22,9 @@ from tidemill.search.contract.choice import Choice, Circumstances
 from tidemill.search.contract.request import PlanRequest, UpcomingPoint
 from tidemill.search.contract.stored import Piece
 from tidemill.search.keep import keeping, wanted
-from tidemill.search.keep.weighing import Prices, Room, Scenario, Weighed, run_cost
+from tidemill.search.keep.programme import NOTHING, States
+from tidemill.search.keep.wanted import Question, asked
+from tidemill.search.keep.weighing import Room, Weighed, run_cost
 from tidemill.search.runs.explanation import ExplainedPlan
 from tidemill.search.runs.task import PlanningTask
 from tidemill.search.service.planner import plan_run
@@ -60,103 +62,115 @@ GAP = 1.05
 UNHURRIED = PlannerSettings(time_limit=60.0)
 
 
-@pytest.mark.parametrize("objective", ["priced", "last"])
+def question(text: str, rows: Mapping[int, int], objective: str = "priced") -> Question:
+    """What the choice of states is asked for the first run of a view; `text` with its sources, `rows`: of each."""
+    parsed = normal_query(parse_query(text))
+    sources = {n: SourceChange(changed=True, old_readable=True, rows=rows[n]) for n in parsed.sources}
+    settings = replace(UNHURRIED, objective=objective)
+    request = PlanRequest(parsed, "AUTO", sources, frozenset(), first=True, full_reason=None, settings=settings)
+    found = asked(PlanningTask(request))
+    assert found is not None
+    return found
+
+
+class Costs:
+    """Costs of sets of states, each found once; the objective has no part in them."""
+
+    def __init__(self, of: Question) -> None:
+        self.question = of
+        self.names = sorted({c.name for c in of.scenarios[0].space.candidates})
+        self._known: dict[States, tuple[float, float]] = {}
+
+    def parts(self, kept: Collection[str]) -> tuple[float, float]:
+        """Average cost of a run that follows these states and reads no others, and the cost of making them."""
+        some, prices = frozenset(kept), self.question.prices
+        if some not in self._known:
+            run = sum(s.weight * run_cost(s, prices, some) for s in self.question.scenarios)
+            self._known[some] = run, prices.filling(some)
+        return self._known[some]
+
+    def __call__(self, kept: Collection[str]) -> float:
+        """The cost of such a run with its part of the cost of making them."""
+        run, making = self.parts(kept)
+        return run + making / RUNS_TO_EARN
+
+    @property
+    def every(self) -> list[States]:
+        return [frozenset(some) for n in range(len(self.names) + 1) for some in combinations(self.names, n)]
+
+    def room(self, budget: float | None) -> Room:
+        return Room(self.question.room.sizes, budget)
+
+    def fitting(self, room: Room) -> list[States]:
+        return [some for some in self.every if room.fits(some)]
+
+
+@cache
+def asked_of(query: str, objective: str = "priced") -> Question:
+    return question(SOURCES + query, ROWS, objective)
+
+
+@cache
+def costs(query: str) -> Costs:
+    return Costs(asked_of(query))
+
+
+@cache
+def chosen(query: str, objective: str = "priced") -> Weighed:
+    """The states that are kept without a budget."""
+    return chosen_within(query, asked_of(query, objective).room, objective)
+
+
+def within(query: str, share: float, objective: str = "priced") -> Room:
+    """Room for this share of the bytes of all these."""
+    room = asked_of(query, objective).room
+    return replace(room, budget=share * room.taken(chosen(query, objective).names))
+
+
+def chosen_within(query: str, room: Room, objective: str = "priced") -> Weighed:
+    of = asked_of(query, objective)
+    return keeping.worth_keeping(of.scenarios, of.prices, room, Budget())
+
+
 @pytest.mark.parametrize("query", QUERIES.values(), ids=list(QUERIES))
-def test_no_other_states_are_better(query: str, objective: str) -> None:
-    tried: list[tuple[Sequence[Scenario], Prices, Weighed]] = []
-
-    def recorded(scenarios: Sequence[Scenario], prices: Prices, room: Room, budget: Budget) -> Weighed:
-        found = keeping.worth_keeping(scenarios, prices, room, budget)
-        tried.append((scenarios, prices, found))
-        return found
-
-    parsed = parse_query(SOURCES + query)
-    sources = {n: SourceChange(changed=True, old_readable=True, rows=ROWS[n]) for n in parsed.sources}
-    with mock.patch.object(wanted, "worth_keeping", recorded):
-        settings = replace(UNHURRIED, objective=objective)
-        first = PlanRequest(parsed, "AUTO", sources, frozenset(), first=True, full_reason=None, settings=settings)
-        assert plan_run(first).states
-    ((scenarios, prices, found),) = tried
-    names = sorted({c.name for c in scenarios[0].space.candidates})
-    every = [frozenset(some) for number in range(len(names) + 1) for some in combinations(names, number)]
-    in_parts = [(likely_cost(scenarios, prices, some), prices.filling(some)) for some in every]
-    costs = [(run, making) if objective == "last" else (run + making / RUNS_TO_EARN, 0.0) for run, making in in_parts]
-    assert found.names == every[costs.index(min(costs))]
+def test_no_other_states_are_better(query: str) -> None:
+    every, of = costs(query).every, costs(query)
+    assert chosen(query).names == min(every, key=of)
+    assert chosen(query, "last").names == min(every, key=of.parts)
 
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=list(QUERIES))
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.6, 0.9])
-@pytest.mark.parametrize("every_set", [True, False])
+@pytest.mark.parametrize("all_tried", [True, False])
 def test_no_other_states_within_the_budget_are_better(
-    query: str, share: float, every_set: bool, monkeypatch: pytest.MonkeyPatch
+    query: str, share: float, all_tried: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the budget holds only a part of what would be kept without it. With more candidates than all of whose
     sets are tried, prices of a byte and single steps find a set that is nearly as good."""
-    if not every_set:
+    room, of = within(query, share), costs(query)
+    if not all_tried:
         monkeypatch.setattr(keeping, "FEW", 0)
         monkeypatch.setattr(keeping, "FEW_WITHIN", 0)
-    tried: list[tuple[Sequence[Scenario], Prices, Room, Weighed]] = []
-
-    def recorded(scenarios: Sequence[Scenario], prices: Prices, room: Room, budget: Budget) -> Weighed:
-        most = room.taken(keeping.worth_keeping(scenarios, prices, room, budget).names)
-        room = replace(room, budget=share * most)
-        tried.append((scenarios, prices, room, keeping.worth_keeping(scenarios, prices, room, budget)))
-        return tried[-1][-1]
-
-    parsed = parse_query(SOURCES + query)
-    sources = {n: SourceChange(changed=True, old_readable=True, rows=ROWS[n]) for n in parsed.sources}
-    with mock.patch.object(wanted, "worth_keeping", recorded):
-        plan_run(PlanRequest(parsed, "AUTO", sources, frozenset(), first=True, full_reason=None, settings=UNHURRIED))
-    ((scenarios, prices, room, found),) = tried
-    names = sorted({c.name for c in scenarios[0].space.candidates})
-    every = [frozenset(some) for number in range(len(names) + 1) for some in combinations(names, number)]
-    fitting = [some for some in every if room.fits(some)]
-    assert found.names in fitting
-    best = min(cost_of(scenarios, prices, some) for some in fitting)
-    assert cost_of(scenarios, prices, found.names) <= (1.0 if every_set else GAP) * best + 1e-6
-    costs = [cost for _, cost in found.curve]
-    assert costs == sorted(costs, reverse=True)
-    assert all(
-        cost == pytest.approx(cost_of(scenarios, prices, frozenset())) for taken, cost in found.curve if not taken
-    )
+    found = chosen_within(query, room)
+    assert room.fits(found.names)
+    assert of(found.names) <= (1.0 if all_tried else GAP) * min(map(of, of.fitting(room))) + 1e-6
+    curve = [cost for _, cost in found.curve]
+    assert curve == sorted(curve, reverse=True)
+    assert all(cost == pytest.approx(of(NOTHING)) for taken, cost in found.curve if not taken)
 
 
 def test_a_budget_where_the_last_point_counts_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prices of a byte are paid by likely runs: the set is nearly as good for them as the best that fits."""
+    query = QUERIES["with lines"]
+    room, of = within(query, 0.3, "last"), costs(query)
     monkeypatch.setattr(keeping, "FEW", 0)
     monkeypatch.setattr(keeping, "FEW_WITHIN", 0)
-    tried: list[tuple[Sequence[Scenario], Prices, Room, Weighed]] = []
-
-    def recorded(scenarios: Sequence[Scenario], prices: Prices, room: Room, budget: Budget) -> Weighed:
-        most = room.taken(keeping.worth_keeping(scenarios, prices, room, budget).names)
-        room = replace(room, budget=0.3 * most)
-        tried.append((scenarios, prices, room, keeping.worth_keeping(scenarios, prices, room, budget)))
-        return tried[-1][-1]
-
-    parsed = parse_query(SOURCES + QUERIES["with lines"])
-    sources = {n: SourceChange(changed=True, old_readable=True, rows=ROWS[n]) for n in parsed.sources}
-    settings = replace(UNHURRIED, objective="last")
-    with mock.patch.object(wanted, "worth_keeping", recorded):
-        plan_run(PlanRequest(parsed, "AUTO", sources, frozenset(), first=True, full_reason=None, settings=settings))
-    ((scenarios, prices, room, found),) = tried
-    names = sorted({c.name for c in scenarios[0].space.candidates})
-    every = [frozenset(some) for number in range(len(names) + 1) for some in combinations(names, number)]
-    best = min(likely_cost(scenarios, prices, some) for some in every if room.fits(some))
+    found = chosen_within(query, room, "last")
     assert room.fits(found.names)
-    assert likely_cost(scenarios, prices, found.names) <= GAP * best
-    costs = [cost for _, cost in found.curve]
-    assert costs == sorted(costs, reverse=True)
-    assert all(cost < 1e9 for cost in costs)
-
-
-def cost_of(scenarios: Sequence[Scenario], prices: Prices, kept: Collection[str]) -> float:
-    """Average cost of a run that follows these states and reads no others, with its part of the cost of making them."""
-    return likely_cost(scenarios, prices, kept) + prices.filling(kept) / RUNS_TO_EARN
-
-
-def likely_cost(scenarios: Sequence[Scenario], prices: Prices, kept: Collection[str]) -> float:
-    """Average cost of such a run alone."""
-    return sum(s.weight * run_cost(s, prices, kept) for s in scenarios)
+    assert of.parts(found.names)[0] <= GAP * min(of.parts(some)[0] for some in of.fitting(room))
+    curve = [cost for _, cost in found.curve]
+    assert curve == sorted(curve, reverse=True)
+    assert all(cost < 1e9 for cost in curve)
 
 
 def request_of(text: str, *, kept: Collection[str] | None = None, changed: Collection[int] = (0, 1)) -> PlanRequest:

@@ -3,24 +3,17 @@ state serves two parts of the query."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import combinations
 from types import SimpleNamespace
 
 import pytest
 
-from tests.search.test_keeping import QUERIES, ROWS, SOURCES, UNHURRIED, cost_of, over
-from tidemill.plan.change import SourceChange
+from tests.search.test_keeping import QUERIES, Costs, costs, over, question
 from tidemill.rule.engine import Budget
-from tidemill.search.contract.request import PlanRequest
 from tidemill.search.keep import keeping
 from tidemill.search.keep.programme import NOTHING, States, _Programme, lowest_over, proposed
-from tidemill.search.keep.wanted import Question, asked
 from tidemill.search.keep.weighing import Room
-from tidemill.search.runs.task import PlanningTask
-from tidemill.search.space.space import normal_query
-from tidemill.text.parser import parse_query
 
 PARTS = {0: 3_000_000, 1: 9_000_000, 2: 6_000_000, 3: 5_000_000}
 BYTES = {0: 2_000.0, 1: 9_000.0, 2: 5_000.0, 3: 5_000.0}
@@ -46,46 +39,18 @@ DISJOINT = together(
 """Sums over four sources: each state is read by its own part alone."""
 
 
-def question(sources: str, query: str, rows: Mapping[int, int]) -> Question:
-    parsed = normal_query(parse_query(sources + query))
-    changes = {n: SourceChange(changed=True, old_readable=True, rows=rows[n]) for n in parsed.sources}
-    request = PlanRequest(parsed, "AUTO", changes, frozenset(), first=True, full_reason=None, settings=UNHURRIED)
-    found = asked(PlanningTask(request))
-    assert found is not None
-    return found
+def programmed(of: Costs, budget: float | None) -> States:
+    """The states that the dynamic programme proposes within so many bytes."""
+    return proposed(of.question.scenarios, of.question.prices, of.room(budget), of)
 
 
-class Costs:
-    """Costs of sets of states, each found once."""
-
-    def __init__(self, of: Question) -> None:
-        self.question = of
-        self.names = sorted({c.name for c in of.scenarios[0].space.candidates})
-        self._known: dict[States, float] = {}
-
-    def __call__(self, kept: Collection[str]) -> float:
-        some = frozenset(kept)
-        if some not in self._known:
-            self._known[some] = cost_of(self.question.scenarios, self.question.prices, some)
-        return self._known[some]
-
-    @property
-    def every(self) -> list[States]:
-        return [frozenset(some) for n in range(len(self.names) + 1) for some in combinations(self.names, n)]
-
-    def room(self, budget: float | None) -> Room:
-        return Room(self.question.room.sizes, budget)
-
-    def proposed(self, budget: float | None) -> States:
-        return proposed(self.question.scenarios, self.question.prices, self.room(budget), self)
-
-    def best(self, budget: float) -> float:
-        return min(self(some) for some in self.every if self.room(budget).fits(some))
+def best(of: Costs, budget: float) -> float:
+    return min(map(of, of.fitting(of.room(budget))))
 
 
 @pytest.fixture(scope="module")
 def disjoint() -> Costs:
-    found = question(SEVERAL, DISJOINT, PARTS)
+    found = question(SEVERAL + DISJOINT, PARTS)
     space = found.scenarios[0].space
     sizes = {c.name: BYTES[source] for c in space.candidates for source in space.memo.tvrs[c.tvr].props.sources}
     return Costs(replace(found, room=Room(sizes)))
@@ -93,20 +58,20 @@ def disjoint() -> Costs:
 
 @pytest.fixture(scope="module", params=list(QUERIES))
 def shared(request: pytest.FixtureRequest) -> Costs:
-    return Costs(question(SOURCES, QUERIES[request.param], ROWS))
+    return costs(QUERIES[request.param])
 
 
 def test_it_finds_the_best_states_of_disjoint_parts(disjoint: Costs) -> None:
     """Whatever the budget: also where the best set is no smaller one with something added."""
     sizes = [disjoint.room(None).taken(some) for some in disjoint.every]
     assert len(disjoint.names) == 4
-    kept = {budget: disjoint.proposed(budget) for budget in sizes}
+    kept = {budget: programmed(disjoint, budget) for budget in sizes}
     for budget, some in kept.items():
         assert disjoint.room(budget).fits(some)
-        assert disjoint(some) == pytest.approx(disjoint.best(budget))
+        assert disjoint(some) == pytest.approx(best(disjoint, budget))
     names = list(kept.values())
     assert any(len(one) == len(other) == 2 and not one & other for one, other in combinations(names, 2))
-    assert disjoint(disjoint.proposed(None)) == pytest.approx(min(map(disjoint, disjoint.every)))
+    assert disjoint(programmed(disjoint, None)) == pytest.approx(min(map(disjoint, disjoint.every)))
 
 
 def test_an_operator_divides_its_bytes_among_its_inputs(disjoint: Costs) -> None:
@@ -129,16 +94,16 @@ def test_it_fits_and_more_bytes_are_never_worse(shared: Costs) -> None:
     most = shared.room(None).taken(shared.names)
     found = []
     for share in (0.0, 0.05, 0.1, 0.3, 0.6, 0.9, 1.0):
-        kept = shared.proposed(share * most)
+        kept = programmed(shared, share * most)
         assert shared.room(share * most).fits(kept)
         found.append(shared(kept))
-        assert found[-1] >= shared.best(share * most) - 1e-6
+        assert found[-1] >= best(shared, share * most) - 1e-6
     assert found == sorted(found, reverse=True)
     assert found[-1] < found[0]
 
 
 def test_without_bytes_it_proposes_no_state(shared: Costs) -> None:
-    assert shared.proposed(0.0) == NOTHING
+    assert programmed(shared, 0.0) == NOTHING
 
 
 def test_without_time_it_proposes_no_state(shared: Costs) -> None:
@@ -180,7 +145,7 @@ def test_the_search_starts_from_other_sets_too(disjoint: Costs, start: str, monk
         found = keeping.worth_keeping(of.scenarios, of.prices, disjoint.room(budget), Budget(seconds=60.0)).names
         assert disjoint.room(budget).fits(found)
         if start == "programme":
-            assert disjoint(found) == pytest.approx(disjoint.best(budget))
+            assert disjoint(found) == pytest.approx(best(disjoint, budget))
         else:
             assert disjoint(found) <= disjoint(least_dense_dropped(disjoint, budget)) + 1e-6
 
@@ -202,7 +167,7 @@ def test_the_programme_leaves_time_for_the_rest_of_the_search(disjoint: Costs, m
     of, budget = disjoint.question, 10_000.0
     found = keeping.worth_keeping(of.scenarios, of.prices, disjoint.room(budget), Budget(seconds=60.0)).names
     assert 30.0 < clock[0] < 32.0
-    assert disjoint(found) == pytest.approx(disjoint.best(budget))
+    assert disjoint(found) == pytest.approx(best(disjoint, budget))
 
 
 def least_dense_dropped(disjoint: Costs, budget: float) -> States:
