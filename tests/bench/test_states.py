@@ -62,9 +62,9 @@ def test_a_cache_weighs_a_state_beside_those_that_it_holds() -> None:
     assert cached(["c", "b"], SIZES, 3.0, benefit) == {"c"}
 
 
-@pytest.fixture(scope="module")
-def case() -> Case:
-    return Case(request_of(QUERIES["with lines"]))
+@pytest.fixture(scope="module", params=["with lines", pytest.param("some customers", marks=pytest.mark.slow)])
+def case(request: pytest.FixtureRequest) -> Case:
+    return Case(request_of(QUERIES[request.param]))
 
 
 def candidates(case: Case) -> tuple[Space, tuple[Candidate, ...]]:

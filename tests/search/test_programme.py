@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.search.test_keeping import QUERIES, Costs, costs, over, question
+from tests.search.test_keeping import QUERIES, Costs, costs, first_run, over, question
 from tidemill.rule.engine import Budget
 from tidemill.search.keep import keeping
 from tidemill.search.keep.programme import NOTHING, States, _Programme, lowest_over, proposed
@@ -50,7 +50,7 @@ def best(of: Costs, budget: float) -> float:
 
 @pytest.fixture(scope="module")
 def disjoint() -> Costs:
-    found = question(SEVERAL + DISJOINT, PARTS)
+    found = question(first_run(SEVERAL + DISJOINT, PARTS))
     space = found.scenarios[0].space
     sizes = {c.name: BYTES[source] for c in space.candidates for source in space.memo.tvrs[c.tvr].props.sources}
     return Costs(replace(found, room=Room(sizes)))

@@ -58,7 +58,7 @@ class Needs:
 
     @property
     def demands(self) -> list[int]:
-        """All groups that the due run writes."""
+        """All groups that the due run writes, its result last."""
         return [*self.states.written, self.result]
 
 
@@ -75,9 +75,10 @@ def early(task: PlanningTask) -> ExplainedPlan:
     choices = _Choices(task, space, needs, due)
     preferred, packs = request.settings.prefer, task.seeds(space)
     best = choices.extractor(prefer=preferred)
+    # A state that nothing brings up to date is given up; without a way to the result, all is computed anew.
     demands = [group for group in needs.demands if best.best(group, due) is not None]
     if needs.result not in demands:
-        demands = []  # the due run computes all anew
+        demands = []
     alone = (
         task.alone(space, pack, best, partial(choices.extractor, alone_with(pack), pack))
         for pack in (packs if preferred is None else (preferred,))
@@ -100,9 +101,9 @@ def early(task: PlanningTask) -> ExplainedPlan:
     if needs.held in saved:
         run.hold(needs.held, "segment" if request.held else "base")
     if not demands:
-        return run.plan("PARTIAL", None, choices.rivals, task.own_point)
+        return run.plan("PARTIAL", None, tuple, task.own_point)
     ahead = (PlannedPoint(p.number, p.price, p.output, p.changes) for p in points)
-    return run.plan("PARTIAL", None, choices.rivals, (*task.own_point, *ahead), chosen)
+    return run.plan("PARTIAL", None, partial(choices.rivals, demands), (*task.own_point, *ahead), chosen)
 
 
 def _needs(task: PlanningTask, space: Space, end: Time) -> Needs:
@@ -165,10 +166,10 @@ class _Choices:
             space.memo, self.task.model, space.facts, allowed, prefer, self._runs, savable, written, copies, space.ways
         )
 
-    def rivals(self) -> list[Alternative]:
-        """The best plan of each pack."""
+    def rivals(self, demands: Sequence[int]) -> list[Alternative]:
+        """The best plan of each pack for what the due run writes, its result last."""
         alternatives: list[Alternative] = []
-        demands, space = self.needs.demands, self.space
+        space = self.space
         for pack in self.task.able(space):
             wanted = demands if pack != RECOMPUTE else demands[-1:]  # it keeps no states
             best = share(self.extractor(alone_with(pack), pack), wanted, self.due)
