@@ -1,6 +1,6 @@
 """Several drivers refresh one view at once, each a process of its own, while its source grows: no row is lost, none
-counts twice, the runs are numbered without gaps, and who comes second is told so. Where there are many, one of them
-gives the view another query all the time.
+counts twice, the runs are numbered without gaps, and who comes second is told so. Two of them vacuum as well; where
+there are many, one does, and another one gives the view another query all the time.
 
 TIDEMILL_WRITERS says how many there are.
 """
@@ -64,7 +64,9 @@ def test_writers_in_processes_of_their_own(spark: SparkSession, db: str, tmp_pat
     log = tmp_path / "v" / "_tidemill" / "log"
     grow(tmp_path, 0)
     with ExitStack() as stack:
-        names = ["vacuum", "alter", *(f"writer{n}" for n in range(2, writers))] if writers > 2 else ["vacuum", "writer"]
+        names = (
+            ["vacuum", "vacuum2"] if writers == 2 else ["vacuum", "alter", *(f"writer{n}" for n in range(2, writers))]
+        )
         module = writer.__name__
         processes = [stack.enter_context(started(tmp_path, n, module, str(tmp_path), n)) for n in names]
         all_said(processes, "ready")

@@ -1,9 +1,10 @@
 """One of several drivers that refresh one view: python -m tests.faults.writer FOLDER NAME.
 
 Waits for FOLDER/go, creates the view, or attaches what another one has created, and refreshes it until there is
-FOLDER/stop. The writer whose name is `vacuum` removes what it can after each refresh; the one whose name is `alter`
-gives the view another query after each, once there is FOLDER/all, and the first one again at the end. Prints at the
-end which runs it committed, how often it changed the query, and how many runs it lost to others.
+FOLDER/stop. A writer whose name begins with `vacuum` removes what it can after each refresh; the one whose name is
+`alter` gives the view another query after each, once there is FOLDER/all, and the first one again at the end. Who has
+committed pauses, so that others commit too. Prints at the end which runs it committed, how often it changed the query,
+and how many runs it lost to others.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from random import Random
+from time import sleep
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -53,7 +56,7 @@ def main(folder: Path, name: str) -> None:
     while not done(spark, create(folder), "TIDEMILL_LOCATION_NOT_EMPTY"):
         refused += 1
     print("attached", flush=True)
-    runs, lost, altered = [], 0, 0
+    runs, lost, altered, chance = [], 0, 0, Random(name)
 
     def alter() -> None:
         nonlocal altered
@@ -74,7 +77,8 @@ def main(folder: Path, name: str) -> None:
             if row.kind != "NO_DATA":
                 print("committed", flush=True)
                 runs.append(row.run)
-        if name == "vacuum":
+                sleep(chance.random())  # else the one whose code is warm sees each new file first
+        if name.startswith("vacuum"):
             spark.sql("VACUUM INCREMENTAL VIEW v RETAIN 0 HOURS")
         if name == "alter" and (folder / "all").exists():
             alter()
