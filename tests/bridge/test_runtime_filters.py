@@ -215,3 +215,25 @@ def test_rows_that_pick_are_found_first(
         "the job that finds them, and no broadcast after it"
     )
     call("release", query=document["query"])
+
+
+@pytest.mark.parametrize(
+    ("condition", "asked"),
+    [
+        ("k IN (1, 2, 3, 4, 5)", False),
+        ("s = 's1' AND (k IN (1, 2, 3, 4) OR k IS NULL)", False),
+        ("k IN (1, 2, 3)", True),
+        ("k BETWEEN 1 AND 5", True),
+    ],
+)
+def test_dictionaries_are_not_asked_for_many_keys(
+    spark: SparkSession, tables: Path, condition: str, asked: bool
+) -> None:
+    """As a session that carries steps out plans it."""
+    jvm, name = spark._jvm, "parquet.filter.dictionary.enabled"
+    session = spark.newSession()
+    jvm.org.apache.spark.sql.tidemill.physical.Strategies.enable(session._jsparkSession)  # type: ignore[union-attr]
+    found = session.read.parquet(f"{tables}/big").where(condition)
+    assert found.count() == spark.read.parquet(f"{tables}/big").where(condition).count()
+    scan = found._jdf.queryExecution().optimizedPlan().collectLeaves().head()
+    assert scan.relation().options().contains(name) != asked

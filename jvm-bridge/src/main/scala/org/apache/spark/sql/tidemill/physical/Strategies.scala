@@ -11,6 +11,6 @@ object Strategies {
     val others = session.experimental.extraStrategies
     if (!others.contains(FilteredFrames)) session.experimental.extraStrategies = others ++ ours
     val rules = session.experimental.extraOptimizations
-    if (!rules.contains(LongSum)) session.experimental.extraOptimizations = rules :+ LongSum
+    if (!rules.contains(LongSum)) session.experimental.extraOptimizations = rules :+ LongSum :+ WithoutDictionaries
   }
 }
