@@ -260,6 +260,30 @@ def test_the_last_cycles_choose_the_states_anew(
     assert verified(spark, name)
 
 
+def test_runs_count_at_the_prices_of_their_points(
+    spark: SparkSession, view: Callable[..., str], refresh: Callable[..., Row]
+) -> None:
+    """Orders come before noon, line items after it; both points have output. A state of the orders that have line items
+    helps where the run that is dear meets new line items."""
+    query = """SELECT o.day, count(*) AS n FROM orders o LEFT SEMI JOIN (SELECT * FROM lines WHERE price > 100) l
+        ON l.o = o.o WHERE o.day < 900 GROUP BY o.day"""
+    schedule = "SCHEDULE (AT '12:00' COST {}, AT '24:00' COST {}) REFRESH POLICY INCREMENTAL"
+    names = [view(schedule.format(0.01, 1), query), view(schedule.format(1, 0.01), query)]
+    for number in range(60, 64):
+        new = 10_000_000 + 1000 * number
+        spark.sql(f"INSERT INTO orders SELECT {new} + id, id % {CUSTOMERS}, id FROM range(100)")
+        early = [refresh(name, "AT 1") for name in names]
+        spark.sql(f"INSERT INTO lines SELECT {new} + id, (id * 7) % {ORDERS}, id % 977, 0.05 FROM range(200)")
+        late = [refresh(name, "AT 2") for name in names]
+        assert {row.kind for row in (*early, *late)} == {"INCREMENTAL"}
+    saves = []
+    for name in names:
+        (state,) = (s for s in explained(spark, name)["states"] if "keys=[o]" in s["of"])
+        saves.append(state["benefit"])
+        assert verified(spark, name)
+    assert saves[0] > 3 * saves[1]
+
+
 def stored(spark: SparkSession, name: str) -> list[str]:
     return [r.col_name for r in describe(spark, name) if r.col_name.startswith("State s")]
 

@@ -49,7 +49,7 @@ def _request(
     return PlanRequest(
         query=situation.query,
         cycle={n: cycle[s.name] for n, s in sources.items() if s.name in cycle},
-        cycles=tuple({n: c.rows[s.name] for n, s in sources.items() if s.name in c.rows} for c in ended),
+        cycles=tuple(c.numbered({n: s.name for n, s in sources.items()}) for c in ended),
         budget=situation.terms.budget,
         policy=situation.policy,
         sources=situation.changes,

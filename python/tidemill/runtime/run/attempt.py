@@ -24,7 +24,7 @@ from tidemill.runtime.content.leaving import ResultColumn
 from tidemill.runtime.content.places import PLACES, Sought
 from tidemill.runtime.run import metrics
 from tidemill.runtime.run.binder import Binder, binder_of
-from tidemill.runtime.run.occasion import Occasion, beside_estimates, fired_after, lessons, with_split
+from tidemill.runtime.run.occasion import Occasion, beside_estimates, cycles_after, fired_after, lessons, with_split
 from tidemill.runtime.run.steps import Outcome, carry_out
 from tidemill.runtime.storage import writers
 from tidemill.runtime.storage.files import UndecidedError, parent
@@ -35,7 +35,6 @@ from tidemill.runtime.view.budget import over, within
 from tidemill.runtime.view.history import ChangeCounts, RunRow
 from tidemill.runtime.view.record import File, RunRecord, StoredPiece, StoredState
 from tidemill.runtime.view.views import Lost, View
-from tidemill.search.contract.cycles import NO_CYCLES, Cycles
 from tidemill.search.contract.learned import Learned
 from tidemill.search.contract.lessons import likely_cost
 from tidemill.search.contract.run_kinds import RunKind
@@ -384,17 +383,9 @@ def _with_output(run: _Executed, occasion: Occasion) -> RunRecord:
         compacted=tuple(str(s.state) for s in plan.steps if s.mode == "compact"),
         arrived=run.arrived(occasion),
         chosen=plan.chosen,
-        cycles=_cycles(run, occasion),
+        cycles=cycles_after(view, run.number, run.arrived(occasion), occasion),
         rows=rows,
         past=past,
         learned=learned,
         fired=fired_after(view, situation, occasion),
     )
-
-
-def _cycles(run: _Executed, occasion: Occasion) -> Cycles:
-    """Returns what came in the last cycles of the view's definition, with the rows that this run has read."""
-    head, arrived = run.head, run.arrived(occasion)
-    if head is None or head.definition != run.view.definition.number:
-        return NO_CYCLES
-    return head.cycles.then(run.number, arrived.rows, last=arrived.last)

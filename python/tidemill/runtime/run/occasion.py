@@ -12,11 +12,13 @@ from tidemill.recent import Recent
 from tidemill.runtime.before.situation import Situation
 from tidemill.runtime.run import reports
 from tidemill.runtime.view import leases, split
+from tidemill.runtime.view.arrivals import Arrived
 from tidemill.runtime.view.fired import NOTHING_FIRED, Fired, other_tables
 from tidemill.runtime.view.history import RunRow
 from tidemill.runtime.view.record import RunRecord
 from tidemill.runtime.view.split import StepSpent
 from tidemill.runtime.view.views import Lost, View
+from tidemill.search.contract.cycles import NO_CYCLES, Cycles
 from tidemill.search.contract.learned import NOTHING_LEARNED, Learned
 from tidemill.search.contract.lessons import likely_costs, taught
 from tidemill.search.contract.past import NOTHING_PAST, Past, PastRun
@@ -121,6 +123,15 @@ def fired_after(view: View, situation: Situation, occasion: Occasion) -> Fired:
     ended = view.next_run if occasion.point == len(points) else before.ended
     entries = other_tables(view.definition.sources, (s.entry for s in situation.query.sources.values()))
     return replace(before.then(occasion.deals), seen=seen, ended=ended, entries=entries)
+
+
+def cycles_after(view: View, number: int, arrived: Arrived, occasion: Occasion) -> Cycles:
+    """Returns what came in the last cycles of the view's definition, with the rows that this run has read."""
+    head = view.head if view.head is not None and view.head.filled else None
+    if head is None or head.definition != view.definition.number:
+        return NO_CYCLES
+    price = view.definition.create.schedule[occasion.point - 1].cost
+    return head.cycles.then(number, arrived.rows, last=arrived.last, price=price)
 
 
 def tells_readers(view: View, situation: Situation, lost: Lost) -> bool:

@@ -91,12 +91,13 @@ class Terms:
         complete = frozenset(name for name, told in expected.items() if told.rows is None)
         return Terms(create.policy, captured, per_cycle(expected), marks_rows, budget, complete, said)
 
-    def expected(self, ended: Sequence[Cycle]) -> dict[str, ArrivedRows]:
+    def expected(self, ended: Sequence[Cycle[str]]) -> dict[str, ArrivedRows]:
         """Returns the arrivals at a source in a cycle as EXPECT tells them. COMPLETE means none, unless rows came in a
         cycle that has ended since.
 
+        >>> from tidemill.search.contract.cycles import Outputs
         >>> terms = Terms("AUTO", {}, {"t": (5.0, 0.0)}, complete=frozenset({"u"}))
-        >>> terms.expected([]), terms.expected([Cycle(1, {"u": (1, 0)})])
+        >>> terms.expected([]), terms.expected([Cycle(1, (Outputs(1.0, {"u": (1, 0)}),))])
         ({'t': (5.0, 0.0), 'u': (0.0, 0.0)}, {'t': (5.0, 0.0)})
         """
         came = [c.rows for c in ended if c.run > self.said]

@@ -51,7 +51,7 @@ class Circumstances:
         model: the name of the cost model, which tells what is saved.
         objective: how costs are compared (see settings).
         full: a likely run may be full because that is cheaper.
-        arrivals: expected rows of a cycle, inserted and deleted, by the names of the sources.
+        arrivals: expected rows of a likely run, inserted and deleted, by the names of the sources.
         rows: rows of the sources, by their names, where they are known.
         unpaid: CPU milliseconds of an incremental run, if the states were given up because it took too long; None else.
     """

@@ -10,7 +10,7 @@ from tidemill.plan.change import SourceChange, joined
 from tidemill.plan.query import Query
 from tidemill.plan.tree import Tree
 from tidemill.search.contract.choice import NEAR_BUDGET, Choice
-from tidemill.search.contract.cycles import Rows
+from tidemill.search.contract.cycles import Cycle, Rows
 from tidemill.search.contract.learned import NOTHING_LEARNED, Learned
 from tidemill.search.contract.past import NOTHING_PAST, Past
 from tidemill.search.contract.run_kinds import Policy
@@ -99,8 +99,7 @@ class PlanRequest:
         point: the number of this run's point in the schedule.
         ahead: the upcoming points. If there are any, this run has no output.
         cycle: rows inserted and deleted per cycle that EXPECT tells, by source.
-        cycles: the same of the last cycles as they were, the oldest first; None: not counted. States are chosen for
-            what is likely by both.
+        cycles: the last cycles as they were, the oldest first. States are chosen for what is likely by both.
         budget: bytes that the kept states may take after the run; None if there is no limit.
         crowded: the run was carried out already, and its states took more than the budget: all of them are merged.
         past: measured costs of earlier runs.
@@ -133,7 +132,7 @@ class PlanRequest:
     point: int = 1
     ahead: tuple[UpcomingPoint, ...] = ()
     cycle: Mapping[int, Rows] = field(default_factory=dict)
-    cycles: tuple[Mapping[int, Rows | None], ...] = ()
+    cycles: tuple[Cycle[int], ...] = ()
     budget: int | None = None
     crowded: bool = False
     past: Past = NOTHING_PAST

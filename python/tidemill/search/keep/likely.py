@@ -11,12 +11,15 @@ from typing import TypeAlias
 from tidemill.cost.guesses import CHANGED_SHARE, GROWN_ROWS, HELD_CYCLES, LARGE_SHARE
 from tidemill.plan.change import SourceChange
 from tidemill.search.contract.choice import LEAST_ROWS, Circumstances
-from tidemill.search.contract.cycles import Rows
+from tidemill.search.contract.cycles import Cycle, Outputs, Rows
 from tidemill.search.contract.request import PlanRequest
 
 Changes: TypeAlias = Mapping[int, SourceChange]
+Came: TypeAlias = Mapping[int, Rows | None]
 LEAST_CYCLES = 3
 """Smallest number of ended cycles that tell what comes."""
+NOTHING = 1e-9
+"""The weight of runs whose work costs nothing; they must be possible all the same."""
 CASES = 3
 """Largest number of cases that states are chosen for; rarer ones are left out."""
 
@@ -26,7 +29,7 @@ class Likely:
     """Likely changes of the sources in a run, with the share of runs that are like it.
 
     Attributes:
-        weight: that share.
+        weight: that share, by the prices of their work.
         changes: by source; where tables are small, they are taken to have grown.
         grown: the factor by which all rows are taken to have grown.
     """
@@ -39,9 +42,10 @@ class Likely:
 def likely_changes(request: PlanRequest) -> list[Likely]:
     """Likely changes of the sources from run to run; none if no source ever changes.
 
-    The last cycles as they were, one case for each set of sources that changed together. EXPECT tells better, source
-    by source. If too few cycles have ended, a source of which nothing is expected changes by a fraction of its rows; if
-    nothing is expected of any, there are two cases of equal weight: all change, and only the large ones do.
+    The runs with output of the last cycles as they were, one case for each set of sources that changed together; a case
+    weighs as much as the work of its runs is priced. EXPECT tells better, source by source. If too few cycles have
+    ended, a source of which nothing is expected changes by a fraction of its rows; if nothing is expected of any, there
+    are two cases of equal weight: all change, and only the large ones do.
     """
     cases = [(weight, came, _sizes(request, came)) for weight, came in _cases(request)]
     grown = max(1.0, GROWN_ROWS / max((s for *_, sizes in cases for s in sizes.values()), default=GROWN_ROWS))
@@ -108,20 +112,44 @@ def told(request: PlanRequest) -> bool:
 
 
 def _cases(request: PlanRequest) -> list[tuple[float, Mapping[int, Rows]]]:
-    """The cases by weight, each with what comes to a source as far as something tells it."""
+    """The cases by weight, each with what comes to a source as far as something tells it.
+
+    Runs with output weigh as much as their work is priced. If the last point counts first, the others weigh nothing.
+    """
     if len(request.cycles) < LEAST_CYCLES:
         return [(1.0, request.cycle)]
-    alike: dict[frozenset[int], list[Mapping[int, Rows | None]]] = defaultdict(list)
+    alike: dict[frozenset[int], list[tuple[float, Came]]] = defaultdict(list)
     for cycle in request.cycles:
-        both = {**cycle, **request.cycle}
-        alike[frozenset(n for n, rows in both.items() if rows is None or sum(rows) >= LEAST_ROWS)].append(both)
-    some = sorted((some for changed, some in alike.items() if changed), key=len, reverse=True)[:CASES]
-    return [(float(len(cycles)), _medians(cycles)) for cycles in some] or [(1.0, _medians(alike[frozenset()]))]
+        for some in cycle.outputs:
+            came = _in_a_run(some, cycle, request.cycle)
+            changed = frozenset(n for n, rows in came.items() if rows is None or sum(rows) >= LEAST_ROWS)
+            counts = some.last or not request.settings.last_first
+            alike[changed].append((some.runs * (some.price if counts else 0.0) or NOTHING, came))
+    cases: list[tuple[float, Mapping[int, Rows]]] = []
+    for changed, runs in alike.items():
+        if changed:
+            cases.append((sum(weight for weight, _ in runs), _medians([came for _, came in runs])))
+    cases.sort(key=lambda case: -case[0])
+    return cases[:CASES] or [(1.0, _medians([came for _, came in alike[frozenset()]]))]
 
 
-def _medians(cycles: Sequence[Mapping[int, Rows | None]]) -> dict[int, Rows]:
+def _in_a_run(some: Outputs[int], cycle: Cycle[int], told: Mapping[int, Rows]) -> Came:
+    """Rows that came to each source in one of these runs of a cycle. Where EXPECT tells what comes in a cycle, it is
+    the same share of that."""
+
+    def share(n: int) -> float:
+        came, whole = some.rows.get(n), cycle.rows.get(n)
+        if came is None or whole is None or sum(whole) == 0:
+            return 1.0 / sum(each.runs for each in cycle.outputs)
+        return sum(came) / sum(whole) / some.runs
+
+    seen: Came = {n: None if r is None else (r[0] / some.runs, r[1] / some.runs) for n, r in some.rows.items()}
+    return {**seen, **{n: (share(n) * rows[0], share(n) * rows[1]) for n, rows in told.items()}}
+
+
+def _medians(runs: Sequence[Came]) -> dict[int, Rows]:
     """The medians of what came to each source, where it was counted."""
-    known = {n: [rows for c in cycles if (rows := c.get(n)) is not None] for n in set().union(*cycles)}
+    known = {n: [rows for came in runs if (rows := came.get(n)) is not None] for n in set().union(*runs)}
     return {n: (median(r[0] for r in rows), median(r[1] for r in rows)) for n, rows in known.items() if rows}
 
 
