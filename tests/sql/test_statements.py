@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -91,6 +92,10 @@ STATEMENTS: list[tuple[str, Statement]] = [
             policy="STRICT",
             deferred=True,
         ),
+    ),
+    (
+        "CREATE INCREMENTAL VIEW v REFRESH POLICY INCREMENTAL STRICT SCHEDULE (ON DEMAND) AS SELECT 1",
+        replace(PLAIN, policy="STRICT"),
     ),
     (
         "CREATE INCREMENTAL VIEW v REFRESH POLICY AUTO INITIALIZE IMMEDIATE SCHEDULE (ON DEMAND) AS SELECT 1",
@@ -187,6 +192,7 @@ STATEMENTS: list[tuple[str, Statement]] = [
     ("ALTER INCREMENTAL VIEW v SET STATE BUDGET '0'", Alter(V, SetStateBudget("0"))),
     ("ALTER INCREMENTAL VIEW v SET EXPECT (t COMPLETE)", Alter(V, SetExpect((Expectation(("t",)),)))),
     ("ALTER INCREMENTAL VIEW v SET REFRESH POLICY FULL", Alter(V, SetPolicy("FULL"))),
+    ("ALTER INCREMENTAL VIEW v SET REFRESH POLICY incremental Strict", Alter(V, SetPolicy("STRICT"))),
     ("ALTER INCREMENTAL VIEW v SET TBLPROPERTIES (a = 1)", Alter(V, SetProperties((("a", "1"),)))),
     (
         "ALTER INCREMENTAL VIEW v UNSET TBLPROPERTIES IF EXISTS (a.b, 'c')",

@@ -225,7 +225,9 @@ def read_property_key(cursor: Cursor) -> str:
 
 
 def read_policy(cursor: Cursor) -> Policy:
-    return cursor.choose(*POLICIES)
+    """Returns a policy; `INCREMENTAL STRICT` is read as STRICT."""
+    policy = cursor.choose(*POLICIES)
+    return "STRICT" if policy == "INCREMENTAL" and cursor.take("STRICT") else policy
 
 
 def read_work(which: str) -> Callable[[Cursor], WorkBound]:
