@@ -332,21 +332,3 @@ def test_a_plan_is_estimated_as_it_was_found(monkeypatch: pytest.MonkeyPatch) ->
     handled = sum(found[0].extractor.handled(found[0].plan).values())  # before it is known where rows lie that leave
     assert 0 < handled < found[0].cost[0]
     assert plan.estimated == pytest.approx(found[0].cost[0] - handled + beside)
-
-
-@pytest.mark.parametrize("changed", [{0, 1}, {1}])
-def test_a_preferred_pack_is_used_wherever_it_applies(changed: set[int]) -> None:
-    """Also where another pack gets around the operator that it knows: a left join as an inner and an anti join."""
-    text = "project [#0, #1, #3]\n  join left [(#0 = #2)]\n" + indent(T + U, "  ")
-    sources = {n: change(changed=n in changed) for n in range(2)}
-    packs = PlannerSettings().packs
-    others = {
-        pack
-        for pack in packs
-        for rival in document(planned(text, sources, policy="INCREMENTAL"), {})["alternatives"]
-        if pack in rival["methods"] and set(rival["methods"]) <= {pack, "delta", "recompute"}
-    }
-    assert others >= {"affected", "outer_join_view"}
-    for pack in sorted(others - {"recompute"}):
-        plan = planned(text, sources, policy="INCREMENTAL", settings=PlannerSettings(prefer=pack))
-        assert pack in plan.methods

@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import chain
 from math import inf
 from typing import NamedTuple, TypeAlias
 
@@ -23,7 +22,7 @@ from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import Changes, Keys, Op, Scan
 from tidemill.search.choose.planned_run import PlannedRun, Priced
 from tidemill.search.space.seed import READ_RESULT, READ_STATE
-from tidemill.search.space.ways import Preference, Way, Ways
+from tidemill.search.space.ways import Way, Ways
 from tidemill.tvr.form import ATTRIBUTE_DELTA, DELTA
 
 Place: TypeAlias = tuple[int, int]
@@ -33,6 +32,11 @@ Weight: TypeAlias = tuple[float, Priced]
 ANY_WEIGHT: Weight = (inf, inf)
 Handling: TypeAlias = Callable[[float], CpuMs]
 """CPU milliseconds of what a run does with so many computed rows: it writes them, or applies them to the content."""
+
+
+def _is_another(e: Expression, pack: str | None) -> bool:
+    """True for an expression that a preferred pack would replace: another pack's that computes something."""
+    return e.pack != pack and e.rule not in {READ_STATE, READ_RESULT}
 
 
 class Choice(NamedTuple):
@@ -86,7 +90,7 @@ class SettlingProblem:
         memo: an explored memo.
         model, facts: estimate costs.
         allowed: tells which expressions may be used, by (group, expression).
-        prefer: a pack that is used wherever it has ways, whatever they cost.
+        prefer: a pack whose ways are used wherever it has some, whatever they cost.
         runs: the runs planned together, in order.
         savable: tells which groups a run may save for later runs.
         ways: estimates to reuse, for the same memo, model and facts.
@@ -115,7 +119,6 @@ class SettlingProblem:
         """The groups that no run saves all the same."""
         self._handling = handling
         self._bytes: dict[int, int] = {}
-        self._preferences: dict[str, Preference] = {}
         self.ways = list(self._allowed(ways, allowed, prefer))
         self._inputs = [len(way.distinct) for way in self.ways]
         self.readers: dict[int, list[int]] = defaultdict(list)
@@ -126,26 +129,15 @@ class SettlingProblem:
                 self.readers[i].append(number)
 
     def _allowed(self, ways: Ways, allowed: Callable[[int, Expression], bool], prefer: str | None) -> Iterator[Way]:
-        of = {
-            group.number: [
-                ways.way(self._memo, group.number, e, unpreferred=False)
-                for e in group.expressions
-                if allowed(group.number, e)
-            ]
-            for group in self._memo.live_groups()
-        }
-        found = None if prefer is None else Preference(self._memo, prefer, of)
-        for way in chain.from_iterable(of.values()):
-            if found is not None and found.turns_down(way):
-                yield ways.way(self._memo, way.group, way.expression, unpreferred=True)
-            else:
-                yield way
+        for group in self._memo.live_groups():
+            expressions = [e for e in group.expressions if allowed(group.number, e)]
+            preferred = any(e.pack == prefer for e in expressions)
+            for e in expressions:
+                yield ways.way(self._memo, group.number, e, unpreferred=preferred and _is_another(e, prefer))
 
     def is_unpreferred(self, group: int, e: Expression, pack: str) -> bool:
-        """True if the pack, when preferred, would compute the group in another way than by this expression."""
-        if pack not in self._preferences:
-            self._preferences[pack] = Preference(self._memo, pack, self.ways_of)
-        return any(self._preferences[pack].turns_down(way) for way in self.ways_of[group] if way.expression is e)
+        """True if the pack, when preferred, would compute the group by an expression of its own instead of this one."""
+        return _is_another(e, pack) and any(way.expression.pack == pack for way in self.ways_of[group])
 
     def settle(self, given: Mapping[Place, WrittenAt], near: Sequence[SettledChoices] = ()) -> SettledChoices:
         """The cheapest choice for every computable place, where some places are written already.

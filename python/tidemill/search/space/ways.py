@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidemill.cost.costing import CpuMs, RowCount
 from tidemill.memo.memo import Expression, Memo
 from tidemill.plan.ops import LookUp, Merge, Net, Sum, Unsign
-from tidemill.search.space.seed import READ_RESULT, READ_STATE
 
 Estimated: TypeAlias = dict[tuple[tuple[RowCount, RowCount], ...], tuple[RowCount, CpuMs]]
 """Output rows and own cost of an expression, by the rows of each input and those of them from the base of a state."""
@@ -23,7 +20,7 @@ class Way:
     Attributes:
         group, expression, inputs: as in the memo, with the numbers of groups after merges.
         distinct: its different inputs.
-        unpreferred: a preferred pack would take another way to compute the group.
+        unpreferred: a preferred pack has another way to compute the group.
         estimated: output rows and own cost, by the input rows.
         from_base: its rows come unchanged from the base of a state (see `Read`).
         passes_base: they do if those of an input do.
@@ -41,36 +38,6 @@ class Way:
     looks_up: bool
 
 
-class Preference:
-    """The ways that a pack turns down when it is preferred: those of others where it has one, and those that get around
-    it where another way has it below.
-
-    `of`: the ways that may be used, by group. Content is not followed: it need not be computed from its change.
-    """
-
-    def __init__(self, memo: Memo, pack: str, of: Mapping[int, Sequence[Way]]) -> None:
-        readers: dict[int, set[int]] = defaultdict(set)
-        for group, ways in of.items():
-            about = memo.group(group).about
-            if about is None or about[1].start is not None:
-                for i in frozenset[int]().union(*(way.distinct for way in ways)):
-                    readers[i].add(group)
-        self._pack = pack
-        self._own = {group for group, ways in of.items() if any(way.expression.pack == pack for way in ways)}
-        self._leading, open_ = self._own.copy(), [*self._own]
-        while open_:
-            new = readers[open_.pop()] - self._leading
-            self._leading |= new
-            open_ += new
-
-    def turns_down(self, way: Way) -> bool:
-        """True for a way that the pack would replace. Reading what is there computes nothing."""
-        if way.expression.pack == self._pack or way.expression.rule in {READ_STATE, READ_RESULT}:
-            return False
-        around = way.group in self._leading and self._leading.isdisjoint(way.distinct)
-        return around or way.group in self._own
-
-
 class Ways:
     """All ways of a memo so far, shared by all extractors with the same model and facts."""
 
@@ -78,7 +45,7 @@ class Ways:
         self._ways: dict[tuple[int, int, bool], Way] = {}  # it holds the expressions, so that no identity is reused
 
     def way(self, memo: Memo, group: int, e: Expression, *, unpreferred: bool) -> Way:
-        """The way of an expression of a group; `unpreferred`: a preferred pack would take another one."""
+        """The way of an expression of a group; `unpreferred`: a preferred pack computes the group too."""
         key = (group, id(e), unpreferred)
         if key not in self._ways:
             twin = self._ways.get((group, id(e), not unpreferred))
